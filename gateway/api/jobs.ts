@@ -1,14 +1,12 @@
-import { type Context, Hono } from 'hono';
+import type { Context, Handler } from 'hono';
 import * as z from 'zod';
 import type { ParsedCall } from '../calls/call.ts';
 import { LAST_EVENT_HEADER, lastEventIdOf, openAnswer, streamKept } from '../calls/kept-answer.ts';
-import { ApiError } from '../errors/api-error.ts';
-import { shown } from '../errors/shown.ts';
+import { ApiError, shown } from '../errors/api-error.ts';
 import type { DurableJob } from '../jobs/job.ts';
 import { cancelled } from '../runner/runner.ts';
 import { callersOf } from '../server/guard/caller.ts';
-import { json, LINES_TYPE, type Operation, SSE_TYPE } from '../server/operation.ts';
-import type { RouteDeps } from '../server/route-group.ts';
+import { json, LINES_TYPE, type Operation, type RouteDeps, SSE_TYPE } from '../server/route-group.ts';
 import { toApiError } from '../server/to-api-error.ts';
 import { messageEventSchemas } from './anthropic/answers.ts';
 import { parseMessages } from './anthropic/messages-request.ts';
@@ -59,31 +57,30 @@ const deletedSchema = z
   .object({ id: z.string(), object: z.literal('job'), deleted: z.literal(true) })
   .meta({ title: 'DeletedJob' });
 
-export function jobRoutes(deps: RouteDeps): Hono {
-  const app = new Hono();
-
-  app.get('/jobs/:job_id', async (c) => c.json(described(await open(c, deps, c.req.param('job_id')))));
-
-  for (const path of ['/jobs/:job_id/events', '/execute/:job_id/events'] as const) {
-    app.get(path, async (c) => {
-      const last = lastEventIdOf(c);
-      const durable = await open(c, deps, c.req.param('job_id'));
-      const parse = PARSERS[durable.record.route];
-      if (parse === undefined) throw new Error(`No jobs come by ${durable.record.route}.`);
-      return streamKept(c, await openAnswer(deps, durable, (body) => parse(parseJson(body), c)), last);
-    });
-  }
-
-  app.delete('/jobs/:job_id', async (c) => {
-    const id = c.req.param('job_id');
-    if (!(await deps.jobs.forget(callersOf(c), id, cancelled()))) throw notFound(id);
-    return c.json({ id, object: 'job', deleted: true } satisfies z.infer<typeof deletedSchema>);
-  });
-
-  return app;
+function describing(deps: RouteDeps): Handler {
+  return async (c) => c.json(described(await open(c, deps)));
 }
 
-async function open(c: Context, deps: RouteDeps, id: string): Promise<DurableJob> {
+function reading(deps: RouteDeps): Handler {
+  return async (c) => {
+    const last = lastEventIdOf(c);
+    const durable = await open(c, deps);
+    const parse = PARSERS[durable.record.route];
+    if (parse === undefined) throw new Error(`No jobs come by ${durable.record.route}.`);
+    return streamKept(c, await openAnswer(deps, durable, (body) => parse(parseJson(body), c)), last);
+  };
+}
+
+function deleting(deps: RouteDeps): Handler {
+  return async (c) => {
+    const id = c.req.param('job_id') ?? '';
+    if (!(await deps.jobs.forget(callersOf(c), id, cancelled()))) throw notFound(id);
+    return c.json({ id, object: 'job', deleted: true } satisfies z.infer<typeof deletedSchema>);
+  };
+}
+
+async function open(c: Context, deps: RouteDeps): Promise<DurableJob> {
+  const id = c.req.param('job_id') ?? '';
   const durable = await deps.jobs.open(callersOf(c), id);
   if (durable === undefined) throw notFound(id);
   return durable;
@@ -116,12 +113,17 @@ const ANY = z.looseObject({});
 
 const NAMED = { ...executeEventSchemas, ...messageEventSchemas, ...responseEventSchemas, error: ANY };
 
+const LAST_EVENT = {
+  [LAST_EVENT_HEADER]: 'The id of the last event that the client has; left out: all of them.',
+};
+
 export const jobOperations: readonly Operation[] = [
   {
     method: 'get',
     path: '/jobs/{job_id}/events',
+    handler: reading,
     summary: 'The events of a durable job, from the first one or after the last one that the client has',
-    headers: { [LAST_EVENT_HEADER]: 'The id of the last event that the client has; left out: all of them.' },
+    headers: LAST_EVENT,
     answers: {
       200: {
         description: 'Past and future events, as the route streams them that began the job.',
@@ -135,13 +137,31 @@ export const jobOperations: readonly Operation[] = [
   },
   {
     method: 'get',
+    path: '/execute/{job_id}/events',
+    handler: reading,
+    summary: 'The same, for a job of /execute',
+    headers: LAST_EVENT,
+    answers: {
+      200: {
+        description: 'Past and future events of the job.',
+        content: {
+          [SSE_TYPE]: { events: { named: executeEventSchemas } },
+          [MSGPACK_TYPE]: { events: { named: executeEventSchemas } },
+        },
+      },
+    },
+  },
+  {
+    method: 'get',
     path: '/jobs/{job_id}',
+    handler: describing,
     summary: 'A durable job: whether it runs, and how it ended',
     answers: { 200: json('The job.', jobSchema) },
   },
   {
     method: 'delete',
     path: '/jobs/{job_id}',
+    handler: deleting,
     summary: 'Ends a durable job and forgets it',
     answers: { 200: json('id, object and deleted.', deletedSchema) },
   },

@@ -12,14 +12,23 @@ import { tellIgnored } from '../server/ignored-fields.ts';
 import { failureLog } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { loggingSink, streamOf } from './answer-stream.ts';
-import type { Call, Facts, ParsedCall, TokenConstraints } from './call.ts';
+import type { Call, Facts, ParsedCall } from './call.ts';
 import { withPrompts } from './echo.ts';
 import { idempotencyOf } from './idempotency.ts';
 import { answerTwin, beginKept, JOB_HEADER, requireJournal } from './kept-answer.ts';
-import { type ContextLimit, encodePrompts, maxTokensWithin, requireIds, tokensLeft } from './prompt.ts';
+import {
+  type ContextLimit,
+  encodePrompts,
+  maxTokensWithin,
+  requireIds,
+  requireKnownBiases,
+  requireKnownIds,
+  stopIdsOf,
+  type TokenConstraints,
+  tokensLeft,
+} from './prompt.ts';
 import { answerStructure } from './structure.ts';
 import { askedBehind, ignoredHints, renderThinking, requireNothing } from './thinking.ts';
-import { requireKnownBiases, requireKnownIds, stopIdsOf } from './token-ids.ts';
 import { offerTools, type ToolOffer } from './tool-offer.ts';
 import { type ModelWish, readModel, type UsableModel, useModel } from './use-model.ts';
 import { WholeAnswer, whileWanted } from './whole-answer.ts';

@@ -3,6 +3,7 @@ import type { AnswerEnd, AnswerPart } from '../generation/text-stream.ts';
 import type { ChatMessage, RenderOptions } from '../prompt/chat-template.ts';
 import type { GenerateRequest, Grammar, SamplingParams } from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { TokenConstraints } from './prompt.ts';
 import type { ThinkingWish } from './thinking.ts';
 import type { ToolWish } from './tool-offer.ts';
 import type { FinishedChoice } from './whole-answer.ts';
@@ -45,15 +46,6 @@ export interface Call {
   readonly deadlineMs?: number | undefined;
   /** Whether a time limit fails an answer that has begun, instead of ending it with what there is. */
   readonly failsAtTimeLimit?: boolean;
-}
-
-/** Which tokens an answer may have and which end it. The fields have these names in all APIs that have them. */
-export interface TokenConstraints {
-  readonly min_tokens: number;
-  readonly stop_token_ids: readonly number[];
-  /** Empty: all tokens. */
-  readonly allowed_token_ids: readonly number[];
-  readonly banned_token_ids: readonly number[];
 }
 
 /** A conversation, which the model's template renders. */

@@ -1,7 +1,6 @@
 import type { Context } from 'hono';
 import { stringify } from 'lossless-json';
-import { ApiError } from '../errors/api-error.ts';
-import { shown } from '../errors/shown.ts';
+import { ApiError, shown } from '../errors/api-error.ts';
 import { TextStream } from '../generation/text-stream.ts';
 import type { Thinking } from '../generation/thinking-parser.ts';
 import type { CallSyntax } from '../generation/tool-call-parser.ts';

@@ -3,8 +3,8 @@ import { UsageError } from '../errors/exit-code.ts';
 import { AutoBackend, fallbackEvent } from '../runner/backends/auto-backend.ts';
 import { CudaLauncher } from '../runner/backends/cuda-launcher.ts';
 import { DeviceInquiry, notRunnable } from '../runner/backends/devices.ts';
-import type { RunnerLauncher } from '../runner/backends/runner-launcher.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
+import type { RunnerLauncher } from '../runner/supervision/runner-spec.ts';
 import { runnerCommand } from './runner-command.ts';
 
 export interface ChooseOptions {

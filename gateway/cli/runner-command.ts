@@ -1,6 +1,6 @@
 import type { RunnerConfig } from '../config/runner-settings.ts';
-import type { LaunchedModel } from '../runner/backends/runner-launcher.ts';
 import type { RunnerCommand } from '../runner/process/process.ts';
+import type { LaunchedModel } from '../runner/supervision/runner-spec.ts';
 
 /** Settings of every kind of runner. The runners' flags have the same names. */
 export const PASSED_ON = [

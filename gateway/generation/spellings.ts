@@ -3,7 +3,7 @@
  * the tokenizer.
  */
 import { callMarks } from '../prompt/tool-call-format.ts';
-import { vocabularyFrames } from '../runner/protocol/vocabulary-frames.ts';
+import { vocabularyFrames } from '../runner/protocol/to-runner.ts';
 import type { VocabularyFrames } from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 

@@ -1,8 +1,6 @@
-import { ApiError } from '../errors/api-error.ts';
-import { shown } from '../errors/shown.ts';
+import { ApiError, shown } from '../errors/api-error.ts';
 import { spellingsOf } from '../generation/spellings.ts';
-import type { ThinkingLimitFacts } from '../generation/thinking-limit.ts';
-import type { Thinking } from '../generation/thinking-parser.ts';
+import type { Thinking, ThinkingLimitFacts } from '../generation/thinking-parser.ts';
 import type { Journal, JournalEntry, JournalStats } from '../journal/journal.ts';
 import { JournalRefusal, JournalUnavailable } from '../journal/journal-error.ts';
 import { emptyContent, type Idempotency, type JobRecord } from '../journal/records.ts';

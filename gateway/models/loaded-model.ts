@@ -4,10 +4,9 @@
  * them finish first.
  */
 
-import { type RunnerLauncher, specOf } from '../runner/backends/runner-launcher.ts';
 import type { Runner, RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import { RunnerPool, type RunnerPoolOptions } from '../runner/supervision/runner-pool.ts';
-import type { RunnerSpec } from '../runner/supervision/runner-spec.ts';
+import { type RunnerLauncher, type RunnerSpec, specOf } from '../runner/supervision/runner-spec.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
 import type { Model } from './model.ts';
 import type { ModelSlot } from './model-slot.ts';

@@ -2,7 +2,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ModelFileError } from '../errors/model-file-error.ts';
-import { isShortage } from '../system/shortage.ts';
+import { isShortage } from '../errors/unavailable-error.ts';
 import {
   maxShards,
   optionalFiles,

@@ -12,9 +12,10 @@ import {
   type RunnerInfo,
   type RunnerStatus,
 } from '../runner/runner.ts';
+import { maxFruitlessStarts } from '../runner/supervision/restarts.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import { MODEL_REPLACED } from '../runner/supervision/runner-pool.ts';
-import { maxFruitlessStarts, retryAfterSec } from '../runner/supervision/supervisor.ts';
+import { retryAfterSec } from '../runner/supervision/supervisor.ts';
 import type { Caller } from '../system/caller.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
 import type { AdmissionGate } from './admission-gate.ts';

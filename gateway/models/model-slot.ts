@@ -4,7 +4,7 @@ import { modelIdentity } from './model-identity.ts';
 
 /** How model files are read; tests replace it. */
 export interface ModelFiles {
-  /** Identity of the files at this path now. Rejects only in a shortage of the machine (shortage.ts). */
+  /** Identity of the files at this path now. Rejects only in a shortage of the machine. */
   identity(path: string): Promise<string>;
   /** Throws ModelFileError if the files cannot be used. */
   load(path: string): Promise<Model>;
@@ -41,7 +41,7 @@ export class ModelSlot {
     return this.#model;
   }
 
-  /** Identity of the files on disk now, whatever has been read. Rejects only in a shortage of the machine (shortage.ts). */
+  /** Identity of the files on disk now, whatever has been read. Rejects only in a shortage of the machine. */
   identity(): Promise<string> {
     return this.#files.identity(this.path);
   }

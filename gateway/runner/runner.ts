@@ -57,7 +57,7 @@ export interface Grammar {
   readonly strict: boolean;
 }
 
-/** How the tokens of a model are spelled, as vocabulary-frames.ts makes them. */
+/** How the tokens of a model are spelled, as vocabularyFrames() makes them. */
 export interface VocabularyFrames {
   readonly numTokens: number;
   /** In the order in which they are sent. */

@@ -5,7 +5,7 @@
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'lossless-json';
-import { crashKind, type RunnerCrash } from '../runner/supervision/crash.ts';
+import { crashKind, type RunnerCrash } from '../runner/supervision/exit-policy.ts';
 import type { Log } from './log.ts';
 
 /** The most reports in memory, and in the folder. */

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { connect, type Socket } from 'node:net';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { maxFruitlessStarts } from '../../gateway/runner/supervision/supervisor.ts';
+import { maxFruitlessStarts } from '../../gateway/runner/supervision/restarts.ts';
 import { writeFakeModel } from '../fixtures/fake-model-file.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';

@@ -1,9 +1,8 @@
 import OpenAI, { APIError, BadRequestError, InternalServerError, NotFoundError } from 'openai';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { ObservedRunner } from '../../gateway/runner/observed-runner.ts';
+import { ObservedRunner, TimeLimit } from '../../gateway/runner/observed-runner.ts';
 import { GenerationError } from '../../gateway/runner/runner.ts';
-import { TimeLimit } from '../../gateway/runner/time-limit.ts';
 import { testApp } from '../fixtures/app.ts';
 import { EOS_ID } from '../fixtures/byte-model.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';

@@ -2,9 +2,8 @@ import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { FrameDecoder, maxBytesFromRunner } from '../../gateway/runner/protocol/frame.ts';
+import { FrameDecoder, maxBytesFromRunner, ProtocolError } from '../../gateway/runner/protocol/frame.ts';
 import { decodeFromRunner } from '../../gateway/runner/protocol/from-runner.ts';
-import { ProtocolError } from '../../gateway/runner/protocol/protocol-error.ts';
 import { liveBytes } from '../fixtures/live-bytes.ts';
 
 /**

@@ -2,14 +2,13 @@ import type { Hono } from 'hono';
 import { packMsgpack } from '../../gateway/api/msgpack.ts';
 import { Jobs } from '../../gateway/jobs/jobs.ts';
 import type { Model } from '../../gateway/models/model.ts';
-import { ObservedRunner } from '../../gateway/runner/observed-runner.ts';
+import { ObservedRunner, TimeLimit } from '../../gateway/runner/observed-runner.ts';
 import {
   type GenerateRequest,
   GenerationError,
   neutralSampling,
   type Runner,
 } from '../../gateway/runner/runner.ts';
-import { TimeLimit } from '../../gateway/runner/time-limit.ts';
 import { setCallerSecret } from '../../gateway/server/guard/caller.ts';
 import { loopbackOnly } from '../../gateway/server/guard/guard.ts';
 import type { Ids } from '../../gateway/system/ids.ts';

@@ -1,4 +1,4 @@
-import { Hono } from 'hono';
+import type { Handler } from 'hono';
 import * as z from 'zod';
 import { answer } from '../../calls/answer.ts';
 import { cancelled } from '../../runner/runner.ts';
@@ -10,21 +10,20 @@ import { parseExecute, readBody } from './execute-request.ts';
 
 export const cancelSchema = z.strictObject({ job_id: fields.nonEmpty('job_id') });
 
-/** A prompt in, its continuation as events; and the end of any job by its id. */
-export function executeRoutes(deps: RouteDeps): Hono {
-  const app = new Hono();
-
-  app.post('/execute', async (c) => {
+/** A prompt in, its continuation as events. */
+export function executing(deps: RouteDeps): Handler {
+  return async (c) => {
     const body = await readBody(c);
     const { request, ...parsed } = parseExecute(body, c);
     return answer(c, deps, { ...parsed, log: executeLog(c, deps, request) }, body);
-  });
+  };
+}
 
-  app.post('/cancel', async (c) => {
+/** The end of any job that has an id. */
+export function cancelling(deps: RouteDeps): Handler {
+  return async (c) => {
     const { job_id } = fields.parseBody(cancelSchema, await readBody(c));
     await deps.jobs.cancel(callersOf(c), job_id, cancelled());
     return c.json({ job_id }, 202);
-  });
-
-  return app;
+  };
 }

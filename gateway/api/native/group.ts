@@ -1,11 +1,8 @@
 import type { RouteGroup } from '../../server/route-group.ts';
-import { jobOperations, jobRoutes } from '../jobs.ts';
+import { jobOperations } from '../jobs.ts';
 import { errorOfUnknownPath } from '../outside-answers.ts';
-import { applyTemplateRoutes } from './apply-template.ts';
 import { nativeErrorBody, nativeErrorSchema } from './errors.ts';
-import { executeRoutes } from './execute.ts';
 import { nativeOperations } from './operations.ts';
-import { tokenizeRoutes } from './tokenize.ts';
 
 /** The native API, and every path that belongs to no other group. */
 export const nativeGroup: RouteGroup = {
@@ -13,7 +10,6 @@ export const nativeGroup: RouteGroup = {
   paths: ['/*'],
   access: 'key',
   generating: ['/execute'],
-  routes: [executeRoutes, jobRoutes, tokenizeRoutes, applyTemplateRoutes],
   operations: [...nativeOperations, ...jobOperations],
   errorSchema: nativeErrorSchema,
   errorAnswer: (_, error) => {

@@ -1,6 +1,5 @@
 import * as z from 'zod';
-import { LAST_EVENT_HEADER } from '../../calls/kept-answer.ts';
-import { type Answer, json, type Operation, SSE_TYPE } from '../../server/operation.ts';
+import { json, type Operation, SSE_TYPE } from '../../server/route-group.ts';
 import { MSGPACK_TYPE } from '../msgpack.ts';
 import {
   cancelledSchema,
@@ -9,10 +8,10 @@ import {
   promptSchema,
   tokenizedSchema,
 } from './answers.ts';
-import { applyTemplateFields } from './apply-template.ts';
-import { cancelSchema } from './execute.ts';
+import { applyTemplate, applyTemplateFields } from './apply-template.ts';
+import { cancelling, cancelSchema, executing } from './execute.ts';
 import { DEADLINE_HEADER, executeFields } from './execute-request.ts';
-import { detokenizeSchema, tokenizeSchema } from './tokenize.ts';
+import { detokenize, detokenizeSchema, tokenize, tokenizeSchema } from './tokenize.ts';
 
 const executeBody = z
   .strictObject(executeFields)
@@ -20,14 +19,11 @@ const executeBody = z
 
 const EVENTS = { events: { named: executeEventSchemas } };
 
-function executeEvents(description: string): Answer {
-  return { description, content: { [SSE_TYPE]: EVENTS, [MSGPACK_TYPE]: EVENTS } };
-}
-
 export const nativeOperations: readonly Operation[] = [
   {
     method: 'post',
     path: '/execute',
+    handler: executing,
     summary: 'A prompt in, its continuation as events',
     body: executeBody,
     bodyTypes: [MSGPACK_TYPE],
@@ -36,21 +32,16 @@ export const nativeOperations: readonly Operation[] = [
         'The time after which the answer is not wanted: Unix milliseconds, or ISO 8601 with a zone.',
     },
     answers: {
-      200: executeEvents('started, any number of token and metrics, then one of end and error.'),
-    },
-  },
-  {
-    method: 'get',
-    path: '/execute/{job_id}/events',
-    summary: 'The events of a durable job, from the first one or after the last one that the client has',
-    headers: { [LAST_EVENT_HEADER]: 'The id of the last event that the client has; left out: all of them.' },
-    answers: {
-      200: executeEvents('Past and future events of the job.'),
+      200: {
+        description: 'started, any number of token and metrics, then one of end and error.',
+        content: { [SSE_TYPE]: EVENTS, [MSGPACK_TYPE]: EVENTS },
+      },
     },
   },
   {
     method: 'post',
     path: '/cancel',
+    handler: cancelling,
     summary: 'Ends a job',
     body: cancelSchema,
     bodyTypes: [MSGPACK_TYPE],
@@ -64,6 +55,7 @@ export const nativeOperations: readonly Operation[] = [
   {
     method: 'post',
     path: '/tokenize',
+    handler: tokenize,
     summary: 'Text to the ids of its tokens',
     body: tokenizeSchema,
     answers: { 200: json('tokens: ids, or with_pieces objects of id and piece.', tokenizedSchema) },
@@ -71,6 +63,7 @@ export const nativeOperations: readonly Operation[] = [
   {
     method: 'post',
     path: '/detokenize',
+    handler: detokenize,
     summary: 'Ids of tokens to text',
     body: detokenizeSchema.meta({ required: ['tokens'] }),
     answers: { 200: json('content: the text.', detokenizedSchema) },
@@ -78,6 +71,7 @@ export const nativeOperations: readonly Operation[] = [
   {
     method: 'post',
     path: '/apply-template',
+    handler: applyTemplate,
     summary: 'A conversation as the prompt that the model reads',
     body: z.strictObject(applyTemplateFields),
     answers: { 200: json('prompt: the text.', promptSchema) },

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import type { ApiError } from '../../errors/api-error.ts';
 import { endedByFields, markFields } from '../answer-fields.ts';
 
 /** The answers of Ollama's routes: the types that the encoders use, and the schemas in /openapi.json. */
@@ -115,3 +116,16 @@ export type Show = z.infer<typeof showAnswerSchema>;
 
 export const pulledSchema = z.object({ status: z.literal('success') }).meta({ title: 'OllamaPulled' });
 export type Pulled = z.infer<typeof pulledSchema>;
+
+export interface OllamaErrorBody {
+  readonly error: string;
+}
+
+/** The error object. It is also the last line of a stream that has begun. */
+export function ollamaErrorBody({ message }: ApiError): OllamaErrorBody {
+  return { error: message };
+}
+
+export const ollamaErrorSchema = z
+  .object({ error: z.string() })
+  .meta({ title: 'OllamaError' }) satisfies z.ZodType<OllamaErrorBody>;

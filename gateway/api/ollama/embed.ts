@@ -1,13 +1,12 @@
-import { type Context, Hono } from 'hono';
+import type { Context, Handler } from 'hono';
 import * as z from 'zod';
 import { findModel, type UsableModel, useModel } from '../../calls/use-model.ts';
 import { tellIgnored } from '../../server/ignored-fields.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { type EmbeddedTexts, embedTexts, MAX_TEXTS } from '../embed-texts.ts';
-import { floatsJson, vectorsAnswer } from '../embedding-json.ts';
+import { type EmbeddedTexts, embedTexts, floatsJson, MAX_TEXTS, vectorsAnswer } from '../embed-texts.ts';
 import * as fields from '../fields.ts';
 import { readJsonText } from '../json.ts';
-import { servedName } from './model-name.ts';
+import { servedName } from './models.ts';
 import { contextOf, options } from './options.ts';
 import { asksToUnload, ignoredByOllama, keepAlive } from './requests.ts';
 
@@ -44,14 +43,9 @@ type Asked = Pick<
   'model' | 'keep_alive' | 'options' | 'truncate' | 'dimensions'
 >;
 
-/**
- * Ollama's embeddings: /api/embed for several texts, scaled to a length of 1, and the older /api/embeddings for one text,
- * not scaled.
- */
-export function embedRoutes(deps: RouteDeps): Hono {
-  const app = new Hono();
-
-  app.post('/api/embed', async (c) => {
+/** POST /api/embed: vectors of several texts, scaled to a length of 1. */
+export function embedding(deps: RouteDeps): Handler {
+  return async (c) => {
     const body = await readJsonText(c);
     const request = fields.parseBody(embedSchema, body);
     const { model, input, dimensions } = request;
@@ -81,9 +75,12 @@ export function embedRoutes(deps: RouteDeps): Hono {
         },
       );
     });
-  });
+  };
+}
 
-  app.post('/api/embeddings', async (c) => {
+/** POST /api/embeddings, the older form: the vector of one text, not scaled. */
+export function embeddingOne(deps: RouteDeps): Handler {
+  return async (c) => {
     const body = await readJsonText(c);
     const request = { ...fields.parseBody(embeddingSchema, body), truncate: true, dimensions: undefined };
     const { prompt } = request;
@@ -101,9 +98,7 @@ export function embedRoutes(deps: RouteDeps): Hono {
         }),
       );
     });
-  });
-
-  return app;
+  };
 }
 
 /**

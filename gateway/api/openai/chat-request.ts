@@ -4,14 +4,20 @@ import { chatMessages } from '../chat-message.ts';
 import { checkDurable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import { refuseIgnored } from '../fields.ts';
-import { toolFields } from '../function-tools.ts';
 import { inert } from '../inert.ts';
 import { checkTemplateFields, renderOptions, templateFields } from '../template-fields.ts';
-import { checkThinking, thinkingWishOf } from '../thinking-parts.ts';
+import {
+  budgetFields,
+  checkThinking,
+  effort,
+  type SaidOfThinking,
+  saidBy,
+  thinkingWishOf,
+} from '../thinking-parts.ts';
 import { checkMinTokens } from '../token-constraints.ts';
-import { checkTools, toolWishOf } from '../tools.ts';
+import { checkTools, toolFields, toolWishOf } from '../tools.ts';
 import { chatFormat } from './choice-formats.ts';
-import { completionEncoding } from './completion-events.ts';
+import { completionEncoding } from './completion.ts';
 import { checkGrammar } from './grammar-fields.ts';
 import { chatInert } from './inert-fields.ts';
 import {
@@ -22,7 +28,35 @@ import {
   sharedCall,
   sharedFields,
 } from './shared-fields.ts';
-import { saidOfThinking, thinkingFields } from './thinking-fields.ts';
+
+export const thinkingFields = {
+  reasoning_effort: effort.optional(),
+  /** Qwen's switch. */
+  enable_thinking: z.boolean().optional(),
+  /** As in llama-server. none: the thinking stays in the text, with its marks. */
+  reasoning_format: z
+    .enum(['none', 'auto', 'deepseek'])
+    .default('auto')
+    .transform((format) => (format === 'none' ? 'none' : 'auto')),
+  ...budgetFields,
+};
+
+type ThinkingFields = z.output<z.ZodObject<typeof thinkingFields>> & {
+  readonly chat_template_kwargs: Readonly<Record<string, unknown>>;
+};
+
+/** What a chat says about thinking. */
+export function saidOfThinking(request: ThinkingFields): SaidOfThinking {
+  const { reasoning_effort: wanted, enable_thinking: isOn, chat_template_kwargs: kwargs } = request;
+  const said = kwargs.enable_thinking ?? kwargs.thinking;
+  const byEffort = saidBy('reasoning_effort', wanted, request, [
+    ['enable_thinking', isOn],
+    ['chat_template_kwargs', typeof said === 'boolean' ? said : undefined],
+  ]);
+  if (isOn === undefined) return byEffort;
+  if (isOn) return { ...byEffort, needing: 'enable_thinking' };
+  return { ...byEffort, hints: [...(byEffort.hints ?? []), 'enable_thinking'] };
+}
 
 const MAX_TOP_LOGPROBS = 20;
 

@@ -1,15 +1,14 @@
-import { Hono } from 'hono';
+import type { Handler } from 'hono';
 import * as z from 'zod';
 import { useModel } from '../../calls/use-model.ts';
 import { tellIgnored } from '../../server/ignored-fields.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { embedTexts, MAX_TEXTS } from '../embed-texts.ts';
-import { base64Json, floatsJson, vectorsAnswer } from '../embedding-json.ts';
+import { base64Json, embedTexts, floatsJson, MAX_TEXTS, vectorsAnswer } from '../embed-texts.ts';
 import * as fields from '../fields.ts';
 import { ignoredIn, inert } from '../inert.ts';
 import { readJson } from '../json.ts';
+import { prompts } from './completion-request.ts';
 import { embeddingInert } from './inert-fields.ts';
-import { prompts } from './prompts.ts';
 
 const MAX_DIMENSIONS = 2 ** 16;
 
@@ -29,10 +28,8 @@ const schema = z.strictObject(embeddingFields).superRefine(({ input }, ctx) => {
 });
 
 /** OpenAI's embeddings: a vector of length 1 for each text. */
-export function embeddingRoutes(deps: RouteDeps): Hono {
-  const app = new Hono();
-
-  app.post('/v1/embeddings', async (c) => {
+export function embedding(deps: RouteDeps): Handler {
+  return async (c) => {
     const body = await readJson(c);
     const { model: name, input, dimensions, encoding_format } = fields.parseBody(schema, body);
     tellIgnored(c, deps.log, ignoredIn(schema, body));
@@ -50,7 +47,5 @@ export function embeddingRoutes(deps: RouteDeps): Hono {
         });
       });
     });
-  });
-
-  return app;
+  };
 }

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import type { Call } from '../../calls/call.ts';
-import { shown } from '../../errors/shown.ts';
+import { shown } from '../../errors/api-error.ts';
 import { durable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import { MAX_TOKENS, UNLIMITED, violated } from '../fields.ts';

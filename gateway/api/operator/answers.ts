@@ -178,3 +178,6 @@ export const crashesSchema = z.object({ crashes: z.array(crash) }).meta({ title:
 export const restartedSchema = z.object({ status: z.literal('restarted') }).meta({ title: 'Restarted' });
 export const restartingSchema = z.object({ status: z.literal('restarting') }).meta({ title: 'Restarting' });
 export const killedSchema = z.object({ status: z.literal('killed') }).meta({ title: 'Killed' });
+
+/** The kinds of work that a pool manager may send here. */
+export const CAPABILITIES = ['text-gen'];

@@ -1,8 +1,7 @@
 import type { Call, Encoding, Facts, ParsedCall } from '../../calls/call.ts';
 import { thinkingWishOf } from '../thinking-parts.ts';
 import { toolWishOf } from '../tools.ts';
-import { errorEvent } from './event-writer.ts';
-import { Output } from './output.ts';
+import { errorEvent, Output } from './output.ts';
 import {
   ignoredByResponses,
   parseResponsesRequest,

@@ -9,7 +9,7 @@ import { bundleOf } from '../../bundle.js';
 import { ModelFileError } from '../../errors/model-file-error.ts';
 import { UnavailableError } from '../../errors/unavailable-error.ts';
 import { ChatTemplateError, PromptTooLongError } from '../../prompt/chat-template.ts';
-import { processorMsOf } from '../../system/processor-time.ts';
+import { processorMsOf } from '../../system/process-stat.ts';
 import { withSpawnReserve } from '../../system/spawn-reserve.ts';
 import type { ReaderLimits } from './limits.ts';
 import type { Failure, Job, JobKind, JobMessage, Jobs, Phase, ReaderReply } from './messages.ts';

@@ -1,11 +1,11 @@
 /** The main program of a model's reader, a process of the gateway: see model-reader.ts. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ModelFileError } from '../../errors/model-file-error.ts';
+import { isShortage } from '../../errors/unavailable-error.ts';
 import { ChatRenderer } from '../../prompt/chat-renderer.ts';
 import { ChatTemplateError, PromptTooLongError } from '../../prompt/chat-template.ts';
 import { marksIn, templateFacts } from '../../prompt/template-features.ts';
 import { charactersIn } from '../../prompt/texts-in.ts';
-import { isShortage } from '../../system/shortage.ts';
 import { BpeTokenizer } from '../../tokenizer/bpe-tokenizer.ts';
 import type { Steps } from '../../tokenizer/steps.ts';
 import { shortTextChars } from '../../tokenizer/tokenizer.ts';

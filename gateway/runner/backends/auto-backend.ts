@@ -3,14 +3,12 @@
  * device is tried again. A separate process probes the device, so that a runner on the CPU goes on until the device is known
  * to work.
  */
-import { systemClock } from '../../system/clock.ts';
+import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
 import type { BackendStatus } from '../runner.ts';
 import type { RunnerEvent } from '../supervision/runner-event.ts';
-import type { RunnerFailure } from '../supervision/runner-spec.ts';
+import type { RunnerFailure, RunnerLauncher } from '../supervision/runner-spec.ts';
 import { CudaLauncher, type CudaOptions } from './cuda-launcher.ts';
-import { DeviceProbe } from './device-probe.ts';
 import { usableDevice } from './devices.ts';
-import type { RunnerLauncher } from './runner-launcher.ts';
 
 /** A device that is lost twice within this time is not probed for quarantineMs. */
 export const lossWindowMs = 10 * 60_000;
@@ -33,6 +31,78 @@ export interface AutoOptions extends CudaOptions {
 export function fallbackEvent(reason: string): RunnerEvent {
   const msg = 'CUDA backend requested but not available, falling back to CPU';
   return { level: 'warn', event: 'backend_fallback', msg, reason };
+}
+
+export const firstProbeMs = 10_000;
+export const maxProbeMs = 5 * 60_000;
+
+interface DeviceProbeOptions {
+  /** Resolves with whether the device works. Must not reject. */
+  readonly probe: (signal: AbortSignal) => Promise<boolean>;
+  /** The device works. Returning false says that now is not the time, and probing goes on. */
+  readonly onFound: () => boolean;
+  readonly clock: Clock;
+}
+
+/** Probes repeatedly for a device, less and less often. */
+class DeviceProbe {
+  readonly #options: DeviceProbeOptions;
+  #delayMs = firstProbeMs;
+  #notBefore = 0;
+  #nextAt: number | undefined;
+  #timer: Timer | undefined;
+  #probing: AbortController | undefined;
+
+  constructor(options: DeviceProbeOptions) {
+    this.#options = options;
+  }
+
+  /** Milliseconds until the next probe; 0 during a probe; undefined if none is planned. */
+  get nextInMs(): number | undefined {
+    if (this.#probing !== undefined) return 0;
+    return this.#nextAt === undefined ? undefined : Math.max(0, this.#nextAt - this.#options.clock.now());
+  }
+
+  /** Does nothing if probing has started already. */
+  start(): void {
+    if (this.#timer !== undefined || this.#probing !== undefined) return;
+    const { clock } = this.#options;
+    const delayMs = Math.max(this.#delayMs, this.#notBefore - clock.now());
+    // The delay also grows after a success: a device that fails again soon is not really there. Only reset() makes probes
+    // frequent again.
+    this.#delayMs = Math.min(maxProbeMs, this.#delayMs * 2);
+    this.#nextAt = clock.now() + delayMs;
+    this.#timer = clock.after(delayMs, () => void this.#probeNow());
+  }
+
+  stop(): void {
+    this.#timer?.cancel();
+    this.#probing?.abort();
+    this.#timer = undefined;
+    this.#probing = undefined;
+    this.#nextAt = undefined;
+  }
+
+  /** The device had worked for long before it failed, so probes are as frequent as at first. */
+  reset(): void {
+    this.#delayMs = firstProbeMs;
+  }
+
+  /** Starts no probe before this time has passed. */
+  holdOff(delayMs: number): void {
+    this.#notBefore = this.#options.clock.now() + delayMs;
+  }
+
+  async #probeNow(): Promise<void> {
+    this.#timer = undefined;
+    this.#nextAt = undefined;
+    const probing = new AbortController();
+    this.#probing = probing;
+    const isThere = await this.#options.probe(probing.signal);
+    if (probing.signal.aborted) return;
+    this.#probing = undefined;
+    if (!isThere || !this.#options.onFound()) this.start();
+  }
 }
 
 export class AutoBackend {

@@ -1,9 +1,8 @@
 import { type Clock, systemClock } from '../../system/clock.ts';
 import type { BackendStatus, RunnerInfo } from '../runner.ts';
 import type { RunnerEvent } from '../supervision/runner-event.ts';
-import type { RunnerFailure } from '../supervision/runner-spec.ts';
+import type { RunnerFailure, RunnerLauncher } from '../supervision/runner-spec.ts';
 import { type DeviceInquiry, usableDevice } from './devices.ts';
-import type { RunnerLauncher } from './runner-launcher.ts';
 
 /**
  * How long the launcher waits until a dead runner's memory is free. After that the next runner starts and reports what it

@@ -6,11 +6,9 @@
 import type { Readable, Writable } from 'node:stream';
 import { systemClock } from '../../system/clock.ts';
 import type { CancelReason, VocabularyFrames } from '../runner.ts';
-import { AnswerCheck } from './answer-check.ts';
-import { EmbeddingCheck } from './embedding-check.ts';
-import { encodeFrame, FrameDecoder, maxBytesFromRunner, maxBytesToRunner } from './frame.ts';
-import { FrameReader } from './frame-reader.ts';
-import { FrameWriter } from './frame-writer.ts';
+import { AnswerCheck, EmbeddingCheck, NoticeRate } from './checks.ts';
+import { encodeFrame, FrameDecoder, maxBytesFromRunner, maxBytesToRunner, ProtocolError } from './frame.ts';
+import { FrameReader, FrameWriter } from './frame-pipes.ts';
 import { decodeFromRunner } from './from-runner.ts';
 import {
   type Embed,
@@ -28,8 +26,6 @@ import {
   type Stats,
   type Step,
 } from './messages.ts';
-import { NoticeRate } from './notice-rate.ts';
-import { ProtocolError } from './protocol-error.ts';
 import { schedulerCounters } from './scheduler-stats.ts';
 import { type RequestSink, type SentRequest, SentRequests } from './sent-requests.ts';
 import { encodeToRunner } from './to-runner.ts';

@@ -2,7 +2,6 @@
  * Converts between bytes and frames: each message follows its length as a varint (docs/protocol.md, "A frame"). The decoder
  * checks a length before it reserves memory, and copies only messages that arrive in pieces.
  */
-import { ProtocolError } from './protocol-error.ts';
 
 export const maxBytesToRunner = 16 * 1024 * 1024;
 export const maxBytesFromRunner = 1024 * 1024;
@@ -112,4 +111,32 @@ export function encodeFrame(message: Uint8Array, maxBytes: number): Uint8Array {
   frame.set(header);
   frame.set(message, header.length);
   return frame;
+}
+
+/**
+ * What is wrong with the bytes. varint, oversize, truncated: with a frame. garbage, empty: with a message. field: a value is
+ * outside its limit. order: a message came at the wrong time or about the wrong request. rate: too many messages that nobody
+ * asked for. version: another protocol version. internal: nothing; the gateway threw while it handled them.
+ */
+export type ProtocolErrorKind =
+  | 'varint'
+  | 'oversize'
+  | 'truncated'
+  | 'garbage'
+  | 'empty'
+  | 'field'
+  | 'order'
+  | 'rate'
+  | 'version'
+  | 'internal';
+
+/** The runner broke the protocol (docs/protocol.md). What it sends afterwards is ignored. */
+export class ProtocolError extends Error {
+  override readonly name = 'ProtocolError';
+  readonly kind: ProtocolErrorKind;
+
+  constructor(kind: ProtocolErrorKind, message: string, options?: { cause: unknown }) {
+    super(message, options);
+    this.kind = kind;
+  }
 }

@@ -2,10 +2,12 @@
  * Decodes a runner's messages from protobuf, and checks every limit that one message alone can break. client.ts checks the
  * rest, which depends on earlier messages.
  */
+import type Long from 'long';
 import { Reader } from 'protobufjs/minimal.js';
+import { escapeControls } from '../../system/printable.ts';
 import type { FirstOutput } from '../answer-times.ts';
 import type { TokenLogprobs } from '../runner.ts';
-import { atLeast, check, counter, known, text } from './message-fields.ts';
+import { ProtocolError } from './frame.ts';
 import {
   type Embedding,
   type Failure,
@@ -24,7 +26,6 @@ import {
   type Step,
 } from './messages.ts';
 import { runner } from './proto/runner.js';
-import { ProtocolError } from './protocol-error.ts';
 import { countersOf } from './scheduler-stats.ts';
 
 const { v1 } = runner;
@@ -306,4 +307,47 @@ function readFailure(failure: runner.v1.Failure.$Properties): Failure {
     ...(failure.requiredBytes == null ? {} : { requiredBytes: counter(failure.requiredBytes) }),
     ...(failure.availableBytes == null ? {} : { availableBytes: counter(failure.availableBytes) }),
   };
+}
+
+/** A count of bytes or steps. Inexact from 2^53 on, which no honest counter reaches. */
+function counter(value: Long | number | null | undefined): number {
+  return typeof value === 'object' && value !== null ? value.toNumber() : (value ?? 0);
+}
+
+function check(isGood: boolean, name: string, value: string | number, limit: string): void {
+  if (!isGood) throw new ProtocolError('field', `The runner sent ${value} as ${name}; it must be ${limit}.`);
+}
+
+/** A number with a least value above 0. The field is therefore required. */
+function atLeast(least: number, name: string, value: number | null | undefined): number {
+  const number = value ?? 0;
+  check(number >= least, name, number, `at least ${least}`);
+  return number;
+}
+
+/** A string for people or for comparison. Control characters are escaped, so it can be shown as it is. */
+function text(
+  name: string,
+  value: string | null | undefined,
+  maxBytes: number,
+  options: { required: boolean } = { required: false },
+): string {
+  const string = value ?? '';
+  const numBytes = Buffer.byteLength(string);
+  check(numBytes <= maxBytes, `the length of ${name}`, numBytes, `at most ${maxBytes} bytes`);
+  check(numBytes > 0 || !options.required, name, 'nothing', 'set');
+  return escapeControls(string);
+}
+
+/** A member of an enumeration whose members, except zero, are all known to the gateway. */
+function known<Value>(
+  values: Readonly<Record<number, Value>>,
+  name: string,
+  number: number | null | undefined,
+): Value {
+  const value = values[number ?? 0];
+  if (value === undefined) {
+    throw new ProtocolError('field', `The runner sent ${number ?? 0} as ${name}, which has no such value.`);
+  }
+  return value;
 }

@@ -3,9 +3,8 @@
  * Memory holds one chunk of the file and one entry, however long the file is.
  */
 import { createReadStream } from 'node:fs';
-import { FrameDecoder, maxBytesToRunner } from './frame.ts';
+import { FrameDecoder, maxBytesToRunner, ProtocolError } from './frame.ts';
 import { runner } from './proto/runner.js';
-import { ProtocolError } from './protocol-error.ts';
 
 const { RecordEntry } = runner.v1;
 

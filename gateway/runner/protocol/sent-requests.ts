@@ -1,7 +1,6 @@
-import type { AnswerCheck } from './answer-check.ts';
-import type { EmbeddingCheck } from './embedding-check.ts';
+import type { AnswerCheck, EmbeddingCheck } from './checks.ts';
+import { ProtocolError } from './frame.ts';
 import type { Embedding, Output, PromptLogprobs, RequestError } from './messages.ts';
-import { ProtocolError } from './protocol-error.ts';
 
 /** More empty steps in a row than the open requests have tokens: steps that a Cancel has emptied, and messages that cross. */
 export const maxNeedlessSteps = 1024;

@@ -1,8 +1,6 @@
 /** Decides from how a runner died what is done about it: the table "Exit statuses" of docs/protocol.md. */
-
-import type { RunnerExit } from '../process/process.ts';
+import type { RunnerCommand, RunnerExit } from '../process/process.ts';
 import type { Failure, Phase } from '../protocol/messages.ts';
-import type { Crash } from './breaker.ts';
 
 /**
  * Why the gateway ended a runner. violation: it broke the protocol. version: it speaks another version of it. timeout: it did
@@ -29,6 +27,14 @@ export interface Death {
   readonly isOutOfMemory: boolean;
 }
 
+/** How a death counts for the breaker. */
+export interface Crash {
+  /** Crashes of the same kind are counted together. */
+  readonly kind: string;
+  /** More crashes of this kind within kindWindowMs open the breaker; absent: the kind has no limit of its own. */
+  readonly maxOfKind?: number;
+}
+
 export interface ExitPolicy {
   /** wait_for_file: the same file would give the same result, so the next attempt waits until the file changes. */
   readonly action: 'restart' | 'wait_for_file' | 'fail';
@@ -41,7 +47,7 @@ export interface ExitPolicy {
   readonly countsForStarts: boolean;
   /** Whether what the runner computed may be the cause; if so, its requests become suspects. */
   readonly countsForRequests: boolean;
-  /** How the death counts for the breaker; undefined: not at all. */
+  /** Undefined: the death does not count for the breaker. */
   readonly crash: Crash | undefined;
   /**
    * Whether the same start may well succeed if repeated. During a replacement it is repeated before the old spec is followed
@@ -181,4 +187,52 @@ export function loadFacts({ exit, failure, readyForMs }: Death): LoadFacts {
 
 function meaningOf(meaning: string | undefined): string {
   return meaning === undefined ? '' : `: ${meaning}`;
+}
+
+/** A request that a runner had when it died: its parameters and sizes, without any text. */
+export interface RequestInFlight {
+  /** The id of the request in that runner's frames and recordings. */
+  readonly requestId: number;
+  readonly numPromptTokens: number;
+  readonly numEmitted: number;
+  /** Runners that died on it before, without a token in between. */
+  readonly crashCount: number;
+  readonly maxTokens: number;
+  readonly temperature: number;
+  readonly topK: number;
+  readonly topP: number;
+  readonly minP: number;
+  readonly repetitionPenalty: number;
+  readonly presencePenalty: number;
+  readonly frequencyPenalty: number;
+  readonly numBiases: number;
+  readonly numAllowedTokens: number;
+  readonly numBannedTokens: number;
+  readonly seed: bigint;
+}
+
+/** A death of a runner that nobody asked for. */
+export interface RunnerCrash {
+  /** Index of the runner in its pool, from 0; absent if there is only one. */
+  readonly runner?: number;
+  readonly pid: number | undefined;
+  /** Number of this start among the starts in the same place of the pool, from 1. */
+  readonly start: number;
+  readonly command: RunnerCommand;
+  readonly death: Death;
+  /** Why the runner died, as a sentence: the reason of its ExitPolicy. */
+  readonly message: string;
+  /** This and the next two are undefined until the runner has said them. */
+  readonly build: string | undefined;
+  readonly numericsId: string | undefined;
+  readonly modelIdentity: string | undefined;
+  readonly requests: readonly RequestInFlight[];
+}
+
+/** The kind of the crash in one word, from a small set: a metric's label. */
+export function crashKind({ death: { verdict, exit, isOutOfMemory } }: RunnerCrash): string {
+  if (verdict !== undefined) return verdict.kind;
+  if (exit.spawnError !== undefined) return 'spawn';
+  if (exit.signal === 'SIGKILL' && isOutOfMemory) return 'memory';
+  return exit.signal ?? `status_${exit.code}`;
 }

@@ -15,7 +15,7 @@ import {
   type GenerationHandle,
   type TokenSink,
 } from '../runner.ts';
-import type { RequestInFlight } from './crash.ts';
+import type { RequestInFlight } from './exit-policy.ts';
 import { GenerationState } from './generation-state.ts';
 import { TokenStream } from './token-stream.ts';
 

@@ -13,7 +13,7 @@ import { FairQueue } from '../../system/fair-queue.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../runner.ts';
 import type { AdmissionLimits } from './admission-limits.ts';
-import type { RequestInFlight } from './crash.ts';
+import type { RequestInFlight } from './exit-policy.ts';
 import { bestRunner, prefixHashes } from './known-prefixes.ts';
 import { OpenRequest } from './open-request.ts';
 import { fingerprintOf, type Quarantine } from './quarantine.ts';

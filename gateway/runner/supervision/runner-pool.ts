@@ -4,8 +4,7 @@
  * admits requests, reports the status, replaces runners and shuts them down in order.
  */
 import { ANONYMOUS } from '../../system/caller.ts';
-import { systemClock } from '../../system/clock.ts';
-import { settlesWithin } from '../../system/settles-within.ts';
+import { settlesWithin, systemClock } from '../../system/clock.ts';
 import {
   type GenerateRequest,
   GenerationError,
@@ -16,15 +15,14 @@ import {
   type TokenSink,
 } from '../runner.ts';
 import { AdmissionLimits, type OpenLimits } from './admission-limits.ts';
-import type { RunnerCrash } from './crash.ts';
+import type { RunnerCrash } from './exit-policy.ts';
 import { poolStatus } from './pool-status.ts';
 import { Quarantine } from './quarantine.ts';
+import { RollingReplacement } from './replacement.ts';
 import { RequestScheduler } from './request-scheduler.ts';
-import { RollingReplacement } from './rolling-replacement.ts';
 import type { RunnerEvent } from './runner-event.ts';
 import type { RunnerSpec } from './runner-spec.ts';
-import { RunnerSupervisor, type RunnerSupervisorOptions, retryAfterSec } from './supervisor.ts';
-import type { Failing } from './supervisor-events.ts';
+import { type Failing, RunnerSupervisor, type RunnerSupervisorOptions, retryAfterSec } from './supervisor.ts';
 
 export interface RunnerPoolOptions extends RunnerSupervisorOptions, OpenLimits {
   /** Number of runners, each with the whole model; 1 by default. */

@@ -1,5 +1,5 @@
 import type { RunnerCommand } from '../process/process.ts';
-import type { RunnerInfo } from '../runner.ts';
+import type { BackendStatus, RunnerInfo } from '../runner.ts';
 import type { Death } from './exit-policy.ts';
 
 /** Why a runner's device or crashes call for another spec. */
@@ -13,7 +13,7 @@ export interface RunnerSpec {
   /**
    * Awaited before each start of a runner. If it rejects, no runner starts until the model file changes, as if the runner
    * itself had refused the file: the error's message is the reason, and its exitCode, if any, the status. After a shortage of
-   * the machine (shortage.ts) it is called again soon. If it resolves with a spec, that spec is followed instead.
+   * the machine it is called again soon. If it resolves with a spec, that spec is followed instead.
    */
   readonly prepare?: () => Promise<RunnerSpec | undefined>;
   /** Called for each start. */
@@ -37,4 +37,64 @@ export interface RunnerSpec {
    * counts. Undefined or absent: this spec is kept.
    */
   readonly fallback?: (failure: RunnerFailure) => RunnerSpec | undefined;
+}
+
+/** What a launcher needs to know about the model that it starts runners for. ModelSlot implements it. */
+export interface LaunchedModel {
+  readonly path: string;
+  /** The model as it was last read; undefined before the first read, and while its file cannot be used. */
+  readonly current: LaunchFacts | undefined;
+  refresh(): Promise<void>;
+  /** Identity of the model's files on disk now. Never rejects. */
+  identity(): Promise<string>;
+}
+
+interface LaunchFacts {
+  readonly architecture: string;
+  readonly contextLength: number;
+  /** Identity of the file that the model was read from (identityOf() in models/model.ts), and the device that holds it. */
+  readonly file: string;
+  readonly device: bigint;
+}
+
+/** Starts runners of one kind, for any model. */
+export interface RunnerLauncher {
+  command(slot: LaunchedModel): RunnerCommand;
+  /** What is known about the choice of backend; absent: there was no choice. */
+  status?(): BackendStatus;
+  /** Awaited before each start. Resolves with the launcher to use instead, if it is another one. Must not reject. */
+  prepare?(): Promise<RunnerLauncher | undefined>;
+  onReady?(info: RunnerInfo): void;
+  /** The launcher to use after a runner's device failed or its runners crashed too often; undefined: this one again. */
+  fallback?(failure: RunnerFailure): RunnerLauncher | undefined;
+  /** Another launcher takes over. This one stops waiting and probing until a runner of its own is ready again. */
+  leave?(): void;
+}
+
+/**
+ * The spec of runners that `launch` starts for the model in `slot`. onRead: the slot has read the model file as it is now, and a
+ * runner is about to be started for it.
+ */
+export function specOf(
+  slot: LaunchedModel,
+  launch: RunnerLauncher,
+  events: { onRead(): void; onReady(info: RunnerInfo, launch: RunnerLauncher): void },
+): Required<RunnerSpec> {
+  const specBy = (next: RunnerLauncher | undefined) => next && specOf(slot, next, events);
+  return {
+    prepare: async () => {
+      await slot.refresh();
+      events.onRead();
+      return specBy(await launch.prepare?.());
+    },
+    command: () => launch.command(slot),
+    modelPath: slot.path,
+    modelIdentity: () => slot.identity(),
+    contextLength: () => slot.current?.contextLength,
+    onReady: (info) => {
+      events.onReady(info, launch);
+      launch.onReady?.(info);
+    },
+    fallback: (failure) => specBy(launch.fallback?.(failure)),
+  };
 }

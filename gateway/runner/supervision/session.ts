@@ -2,17 +2,14 @@
  * One runner from its spawn to its death. The session joins the process with the client that speaks to it, bounds every wait,
  * and reports the death once, when nothing of that runner is left.
  */
-
-import type { Clock, Timer } from '../../system/clock.ts';
-import { settlesWithin } from '../../system/settles-within.ts';
+import { type Clock, settlesWithin, type Timer } from '../../system/clock.ts';
 import type { RunnerCommand, RunnerProcess, Spawn } from '../process/process.ts';
 import { type ClientEvents, RunnerClient } from '../protocol/client.ts';
-import type { Failure, Heartbeat, Hello, Phase, Ready, Stats } from '../protocol/messages.ts';
-import type { ProtocolError } from '../protocol/protocol-error.ts';
-import { sendCanary } from './canary.ts';
+import type { ProtocolError } from '../protocol/frame.ts';
+import type { Failure, Generate, Heartbeat, Hello, Phase, Ready, Stats } from '../protocol/messages.ts';
+import { neutralSampling } from '../runner.ts';
 import type { Death, VerdictKind } from './exit-policy.ts';
-import type { StepTimes } from './step-times.ts';
-import { defaultWatchdogLimits, Watchdog, type WatchdogLimits } from './watchdog.ts';
+import { defaultWatchdogLimits, type StepTimes, Watchdog, type WatchdogLimits } from './watchdog.ts';
 
 export interface SessionLimits extends WatchdogLimits {
   /** From spawn to Hello, which the runner sends before it opens the model. */
@@ -77,6 +74,21 @@ export interface SessionEvents {
    */
   onInternalError(error: unknown): void;
 }
+
+/**
+ * The first request of a runner that comes after a crash: one token of a prompt of one token, before the runner gets
+ * anybody's stream. It costs a step of one row. Without it, a runner that can compute nothing would be blamed on its
+ * requests.
+ */
+const canary: Omit<Generate, 'requestId'> = {
+  tokenIds: [0],
+  numEmitted: 0,
+  maxTokens: 1,
+  minTokens: 0,
+  stopIds: [],
+  sampling: { ...neutralSampling, temperature: 0, seed: 0n },
+  cacheSalt: new Uint8Array(),
+};
 
 export class RunnerSession {
   readonly client: RunnerClient;
@@ -220,11 +232,20 @@ export class RunnerSession {
     this.#arm(canaryTimeoutMs, () => {
       this.#condemn('canary', `The runner did not answer its first request within ${canaryTimeoutMs} ms.`);
     });
-    sendCanary(this.client, {
-      onAnswered: () => {
-        if (!this.#isLost) this.#onUsable(ready);
+    this.#sendCanary(ready);
+  }
+
+  #sendCanary(ready: Ready): void {
+    this.client.generate(canary, {
+      onOutput: ({ finish }) => {
+        if (finish !== undefined && !this.#isLost) this.#onUsable(ready);
       },
-      onRefused: (sentence) => this.#condemn('canary', sentence),
+      onPromptLogprobs: () => {},
+      onEmbedding: () => {},
+      onError: ({ code, message }) => {
+        const sentence = `The runner could not answer a request of one token: ${code} ${message}`.trimEnd();
+        this.#condemn('canary', sentence);
+      },
     });
   }
 

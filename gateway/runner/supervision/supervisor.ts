@@ -1,31 +1,28 @@
+import { isShortage } from '../../errors/unavailable-error.ts';
 import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
-import { isShortage } from '../../system/shortage.ts';
-import { readOomKills } from '../process/oom-kills.ts';
-import { type RunnerCommand, type Spawn, spawnRunner } from '../process/process.ts';
+import { type RunnerCommand, readOomKills, type Spawn, spawnRunner } from '../process/process.ts';
+import type { RunnerClient } from '../protocol/client.ts';
 import type { Ready } from '../protocol/messages.ts';
-import type { RunnerState } from '../runner.ts';
-import { Backoff } from './backoff.ts';
-import { Breaker } from './breaker.ts';
-import { type Death, type ExitPolicy, exitPolicy, type LoadFacts, loadFacts } from './exit-policy.ts';
-import { FailedStarts } from './failed-starts.ts';
+import type { RunnerInfo, RunnerState } from '../runner.ts';
+import {
+  type Death,
+  type ExitPolicy,
+  exitPolicy,
+  type LoadFacts,
+  loadFacts,
+  type RunnerCrash,
+} from './exit-policy.ts';
 import { FileWatch } from './file-watch.ts';
-import { LoadLog } from './load-log.ts';
 import { Replacement } from './replacement.ts';
+import { Backoff, type NextStart, Restarts } from './restarts.ts';
 import type { RunnerEvent, RunnerEventName } from './runner-event.ts';
 import type { RunnerSpec } from './runner-spec.ts';
 import { defaultSessionLimits, RunnerSession, type SessionLimits } from './session.ts';
-import { RunnerStatusCache } from './status-cache.ts';
-import { StepTimes } from './step-times.ts';
-import type { Failing, SupervisorEvents } from './supervisor-events.ts';
+import { LoadLog, RunnerStatusCache } from './status-cache.ts';
+import { StepTimes } from './watchdog.ts';
 
 /** Retry-After in seconds while the next runner starts. */
 export const retryAfterSec = 1;
-
-/**
- * After this many runners in a row that died before they were ready, the gateway refuses requests instead of letting them
- * wait. Runners that somebody killed do not count.
- */
-export const maxFruitlessStarts = 3;
 
 /** The error with which RunnerSpec.prepare() rejects. */
 interface UnusableFile extends Error {
@@ -49,6 +46,34 @@ export interface RunnerSupervisorOptions extends RunnerSpec {
   readonly oomKills?: () => number | undefined;
 }
 
+/** Why open requests cannot be finished. */
+export interface Failing {
+  readonly reason: string;
+  readonly isRetriable: boolean;
+  /** Seconds until the breaker lets the next runner start; set only while it is open. */
+  readonly retryAfterSec?: number;
+}
+/** What a supervisor reports to its pool. */
+export interface SupervisorEvents {
+  /** The runner takes requests. isOnProbation: it may compute only one request until onProven() is called. */
+  onReady(client: RunnerClient, info: RunnerInfo, isOnProbation: boolean): void;
+  /** A cancelled request is no longer held by the runner. */
+  onLetGo(): void;
+  /** The runner is about to be ended at the end of its step, to make room for its replacement. */
+  onReplacing(): void;
+  /** The runner accepts no more frames. Called once or twice for each runner. */
+  onLost(): void;
+  /**
+   * Called before the supervisor reacts to the death. areSuspects: what the runner computed may be the cause. ending: set if
+   * no runner of the same spec may take its requests, with the reason.
+   */
+  onDied(areSuspects: boolean, crash: Omit<RunnerCrash, 'requests'>, ending: Failing | undefined): void;
+  /** No runner comes, or none soon. */
+  onFailed(failing: Failing): void;
+  /** Whether the pool still needs a runner here; false only while the server stops and nothing is left to compute. */
+  isWanted(): boolean;
+}
+
 /**
  * Starts one runner after another in one place of a pool: restarts it after a death, delays or stops a crash loop, and
  * replaces it on request.
@@ -58,9 +83,7 @@ export class RunnerSupervisor {
   readonly #options: RunnerSupervisorOptions;
   readonly #events: SupervisorEvents;
   readonly #clock: Clock;
-  readonly #backoff: Backoff;
-  readonly #breaker: Breaker;
-  readonly #failedStarts: FailedStarts;
+  readonly #restarts: Restarts;
   #stepTimes = new StepTimes();
   #state: Exclude<RunnerState, 'stopping'> = 'starting';
   #reason: string | undefined = 'The runner is starting.';
@@ -68,8 +91,6 @@ export class RunnerSupervisor {
   /** Identity of the model files when the current start began. A FileWatch waits until it changes. */
   #modelBefore = Promise.resolve('');
   #numStarts = 0;
-  /** Runners in a row that died before they were ready. Runners that somebody killed do not count. */
-  #fruitlessStarts = 0;
   /** Set by the first crash and never reset: each later runner answers the canary before it gets requests. */
   #needsCanary = false;
   #startTimer: Timer | undefined;
@@ -91,9 +112,8 @@ export class RunnerSupervisor {
     this.#spec = options;
     this.#events = events;
     this.#clock = options.clock ?? systemClock;
-    this.#backoff = options.backoff ?? new Backoff(() => this.#clock.now(), Math.random);
-    this.#breaker = new Breaker(() => this.#clock.now());
-    this.#failedStarts = new FailedStarts(() => this.#clock.now());
+    const now = () => this.#clock.now();
+    this.#restarts = new Restarts(now, options.backoff ?? new Backoff(now, Math.random));
   }
 
   get state(): Exclude<RunnerState, 'stopping'> {
@@ -125,7 +145,8 @@ export class RunnerSupervisor {
 
   /** Seconds until a retry is worthwhile. Undefined in the state ready, and when no runner will come. */
   get retryAfterSec(): number | undefined {
-    if (this.#breaker.isOpen) return Math.max(retryAfterSec, Math.ceil(this.#breaker.trialInMs / 1000));
+    const { heldBackMs } = this.#restarts;
+    if (heldBackMs !== undefined) return Math.max(retryAfterSec, Math.ceil(heldBackMs / 1000));
     const isComing = this.#state === 'starting' || this.#state === 'recovering';
     return isComing || this.#watch !== undefined ? retryAfterSec : undefined;
   }
@@ -183,12 +204,11 @@ export class RunnerSupervisor {
     return settled;
   }
 
-  /** Changes the spec. Step times, crashes and failed starts of the old spec's runners say nothing about the new spec's. */
+  /** Changes the spec. Step times of the old spec's runners say nothing about the new spec's. */
   #follow(spec: RunnerSpec): void {
     this.#spec = spec;
     this.#stepTimes = new StepTimes();
-    this.#breaker.close();
-    this.#fruitlessStarts = 0;
+    this.#restarts.forget();
   }
 
   #endForReplacement(session: RunnerSession, replacement: Replacement): void {
@@ -209,7 +229,7 @@ export class RunnerSupervisor {
 
   /** The runner on probation has answered a request. */
   onProven(): void {
-    this.#breaker.close();
+    this.#restarts.closeBreaker();
     this.#log('info', 'breaker_closed', {});
   }
 
@@ -265,7 +285,7 @@ export class RunnerSupervisor {
     this.#session = session;
     if (session.pid === undefined) return;
     this.#numStarts += 1;
-    this.#failedStarts.end();
+    this.#restarts.onProcess();
     this.#log('info', 'model_load_start', { pid: session.pid, start: this.#numStarts });
     loadLog.reached(0);
   }
@@ -278,7 +298,7 @@ export class RunnerSupervisor {
     this.#state = 'ready';
     this.#isRefusing = false;
     this.#settleReplacement(undefined);
-    this.#fruitlessStarts = 0;
+    this.#restarts.onReady();
     this.#reason = undefined;
     this.#log('info', 'model_load_complete', {
       pid: session.pid,
@@ -289,7 +309,7 @@ export class RunnerSupervisor {
     if (before !== undefined && before.numericsId !== info.numericsId) {
       this.#log('warn', 'numerics_changed', { from: before.numericsId, to: info.numericsId });
     }
-    this.#events.onReady(session.client, info, this.#breaker.isHalfOpen);
+    this.#events.onReady(session.client, info, this.#restarts.isOnProbation);
     spec.onReady?.(info);
   }
 
@@ -332,11 +352,10 @@ export class RunnerSupervisor {
     };
     const isStarted = death.exit.spawnError === undefined;
     // A row of failed starts is reported once, so that it does not push the reports of crashes out.
-    if (isStarted || !this.#failedStarts.hasSome)
+    if (isStarted || !this.#restarts.hasNoProcess)
       this.#events.onDied(policy.countsForRequests, crash, endingOf(policy));
     if (policy.isOfDevice && this.#fallBack(policy, death)) return;
-    const isLastTry = this.#fruitlessStarts + 1 >= maxFruitlessStarts;
-    if (this.#replacement !== undefined && (!policy.isTriedAgain || isLastTry))
+    if (this.#replacement !== undefined && (!policy.isTriedAgain || this.#restarts.isLastTry))
       this.#goBack(this.#replacement, policy.reason);
     else if (!isStarted) this.#tryAgain(policy.reason);
     else if (policy.action === 'restart') this.#restart(policy, death);
@@ -369,29 +388,19 @@ export class RunnerSupervisor {
   #restart(policy: ExitPolicy, death: Death): void {
     const { crash, reason } = policy;
     this.#reason = reason;
-    if (crash !== undefined) {
-      this.#needsCanary = true;
-      this.#breaker.count(crash);
-    }
-    if (this.#breaker.isOpen) {
-      if (!this.#fallBack(policy, death)) this.#holdBack(reason);
-      return;
-    }
-    if (death.readyForMs === undefined && policy.countsForStarts) this.#fruitlessStarts += 1;
-    const areTooMany = this.#fruitlessStarts >= maxFruitlessStarts;
-    const delayMs = policy.countsForBackoff ? this.#backoff.nextDelayMs(death.readyForMs ?? 0) : 0;
-    this.#startAfter(delayMs, reason, areTooMany);
+    if (crash !== undefined) this.#needsCanary = true;
+    const next = this.#restarts.afterDeath(policy, death.readyForMs);
+    if (next !== undefined) this.#startAfter(next, reason);
+    else if (!this.#fallBack(policy, death)) this.#holdBack(reason);
   }
 
-  /** There is no process, which is nobody's fault: requests wait for the next try, though not for ever. */
   #tryAgain(reason: string): void {
     this.#reason = reason;
-    const pauseMs = this.#failedStarts.nextPauseMs();
-    this.#startAfter(pauseMs, reason, this.#failedStarts.areTooMany);
+    this.#startAfter(this.#restarts.afterNoProcess(), reason);
   }
 
-  /** reason: why the last start or runner failed. isHopeless: requests do not wait for the next one. */
-  #startAfter(delayMs: number, reason: string, isHopeless: boolean): void {
+  /** reason: why the last start or runner failed. */
+  #startAfter({ delayMs, isHopeless }: NextStart, reason: string): void {
     if (isHopeless) {
       this.#refuseUntilReady();
       this.#events.onFailed({ reason, isRetriable: true });
@@ -402,7 +411,7 @@ export class RunnerSupervisor {
 
   /** After too many crashes, starts no runner for a while, then one on probation. */
   #holdBack(reason: string): void {
-    const { trialInMs } = this.#breaker;
+    const { heldBackMs: trialInMs = 0 } = this.#restarts;
     const seconds = Math.ceil(trialInMs / 1000);
     this.#fail({
       reason: `The runner crashed too often; the next one starts after a pause of ${seconds} s. Last crash: ${reason}`,
@@ -412,7 +421,7 @@ export class RunnerSupervisor {
     this.#log('error', 'breaker_opened', { trialInMs });
     if (this.#isStopping) return;
     this.#startTimer = this.#clock.after(trialInMs, () => {
-      this.#breaker.halfOpen();
+      this.#restarts.beginProbation();
       this.#refuseUntilReady();
       this.#reason = 'The runner crashed too often; a new one is starting on trial.';
       this.start();
@@ -431,7 +440,7 @@ export class RunnerSupervisor {
     const onChange = () => {
       this.#refuseUntilReady();
       this.#reason = 'The model file has changed; it is being loaded.';
-      this.#breaker.close();
+      this.#restarts.closeBreaker();
       this.#log('info', 'model_file_changed', { modelPath });
       this.start();
     };

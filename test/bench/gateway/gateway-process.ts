@@ -5,9 +5,8 @@
 
 import { createApp } from '../../../gateway/app.ts';
 import { modelIdentity } from '../../../gateway/models/model-identity.ts';
-import { ObservedRunner } from '../../../gateway/runner/observed-runner.ts';
+import { ObservedRunner, TimeLimit } from '../../../gateway/runner/observed-runner.ts';
 import { RunnerPool } from '../../../gateway/runner/supervision/runner-pool.ts';
-import { TimeLimit } from '../../../gateway/runner/time-limit.ts';
 import { createHttpServer, listen } from '../../../gateway/server/http-server.ts';
 import { systemClock } from '../../../gateway/system/clock.ts';
 import { randomIds } from '../../../gateway/system/ids.ts';

@@ -1,7 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { ObservedRunner } from '../../../gateway/runner/observed-runner.ts';
-import { TimeLimit } from '../../../gateway/runner/time-limit.ts';
+import { ObservedRunner, TimeLimit } from '../../../gateway/runner/observed-runner.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { HandClock } from '../../fixtures/hand-clock.ts';
 import { type Act, ScriptedRunner } from '../../fixtures/scripted-runner.ts';

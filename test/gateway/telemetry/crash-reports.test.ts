@@ -12,7 +12,7 @@ import {
 import { dirname, join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { crashKind, type RunnerCrash } from '../../../gateway/runner/supervision/crash.ts';
+import { crashKind, type RunnerCrash } from '../../../gateway/runner/supervision/exit-policy.ts';
 import {
   CrashReports,
   maxFolderBytes,

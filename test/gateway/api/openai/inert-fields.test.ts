@@ -14,8 +14,7 @@ import {
   streamOptionsInert,
 } from '../../../../gateway/api/openai/inert-fields.ts';
 import { itemInert, partInert as itemPartInert } from '../../../../gateway/api/responses/input-items.ts';
-import { responsesFields } from '../../../../gateway/api/responses/request.ts';
-import { textInert } from '../../../../gateway/api/responses/text-format.ts';
+import { responsesFields, textInert } from '../../../../gateway/api/responses/request.ts';
 import type { Log } from '../../../../gateway/telemetry/log.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { EOS_ID } from '../../../fixtures/byte-model.ts';

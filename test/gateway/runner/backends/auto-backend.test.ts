@@ -4,14 +4,15 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import {
   AutoBackend,
+  firstProbeMs,
   lossWindowMs,
+  maxProbeMs,
   memoryMarginBytes,
   quarantineMs,
 } from '../../../../gateway/runner/backends/auto-backend.ts';
-import { firstProbeMs, maxProbeMs } from '../../../../gateway/runner/backends/device-probe.ts';
 import type { Devices } from '../../../../gateway/runner/backends/devices.ts';
-import type { RunnerLauncher } from '../../../../gateway/runner/backends/runner-launcher.ts';
 import type { RunnerEvent } from '../../../../gateway/runner/supervision/runner-event.ts';
+import type { RunnerLauncher } from '../../../../gateway/runner/supervision/runner-spec.ts';
 import { deathBy } from '../../../fixtures/death.ts';
 import { scriptedInfo } from '../../../fixtures/scripted-runner.ts';
 import { VirtualClock } from '../../../fixtures/simulation/virtual-clock.ts';

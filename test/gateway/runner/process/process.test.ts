@@ -1,8 +1,13 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { type RunnerProcess, spawnRunner } from '../../../../gateway/runner/process/process.ts';
+import { type RunnerProcess, readOomKills, spawnRunner } from '../../../../gateway/runner/process/process.ts';
+import { withDirectory } from '../../../fixtures/supervised.ts';
 import { within } from '../../../fixtures/within.ts';
+
+const test = suite('runner process');
 
 const lines: string[] = [];
 
@@ -24,9 +29,7 @@ async function outputOf(child: RunnerProcess): Promise<string> {
 const noDescriptors =
   'no file descriptors are free for another process; raise the limit of open files (ulimit -n, LimitNOFILE=)';
 
-const runnerProcess = suite('runner process');
-
-runnerProcess('carries bytes both ways and ends with the end of stdin', async () => {
+test('carries bytes both ways and ends with the end of stdin', async () => {
   const child = run('process.stdin.pipe(process.stdout)');
   const output = outputOf(child);
   child.stdin.end('hello');
@@ -34,7 +37,7 @@ runnerProcess('carries bytes both ways and ends with the end of stdin', async ()
   assert.is(await output, 'hello');
 });
 
-runnerProcess('takes a great deal of output that looks like nothing', async () => {
+test('takes a great deal of output that looks like nothing', async () => {
   const child = run('for (let i = 0; i < 64; i++) process.stdout.write(Buffer.alloc(1 << 20))');
   let numBytes = 0;
   child.stdout.on('data', (chunk: Buffer) => {
@@ -45,7 +48,7 @@ runnerProcess('takes a great deal of output that looks like nothing', async () =
   assert.is(numBytes, 64 << 20);
 });
 
-runnerProcess('says how it died', async () => {
+test('says how it died', async () => {
   const exits = run('process.exit(65)');
   exits.stdout.resume();
   assert.equal(await exitOf(exits), { code: 65, signal: undefined, spawnError: undefined });
@@ -56,7 +59,7 @@ runnerProcess('says how it died', async () => {
   killed.kill('SIGKILL');
 });
 
-runnerProcess('says why it could not be started', async () => {
+test('says why it could not be started', async () => {
   for (const file of ['/no/such/runner', '/etc/passwd']) {
     const child = spawnRunner({ file, args: [] }, () => {});
     child.stdin.on('error', () => {});
@@ -66,33 +69,26 @@ runnerProcess('says why it could not be started', async () => {
   }
 });
 
-runnerProcess(
-  'is a start that failed when there is no descriptor left for its pipes; devices, versions, downloads and sd-notify say so too',
-  async () => {
-    const script = fileURLToPath(new URL('../../../fixtures/spawn-without-descriptors.ts', import.meta.url));
-    const command = { file: process.execPath, args: ['--import', 'tsx', script] };
-    const child = spawnRunner(command, (line) => lines.push(line));
-    const output = outputOf(child);
-    assert.equal(
-      await exitOf(child),
-      { code: 0, signal: undefined, spawnError: undefined },
-      lines.join('\n'),
-    );
-    assert.equal(JSON.parse(await output), {
-      pid: null,
-      spawnError: noDescriptors,
-      devices: `${process.execPath} devices gave no report: ${noDescriptors}.`,
-      version: `${process.execPath} does not run: ${noDescriptors}`,
-      download: `NoDescriptorsError: ${noDescriptors}`,
-      warnings: [
-        'sd-notify failed (it ended with SIGKILL); it is started again.',
-        `sd-notify was not started (${noDescriptors}); it is tried again.`,
-      ],
-    });
-  },
-);
+test('is a start that failed when there is no descriptor left for its pipes; devices, versions, downloads and sd-notify say so too', async () => {
+  const script = fileURLToPath(new URL('../../../fixtures/spawn-without-descriptors.ts', import.meta.url));
+  const command = { file: process.execPath, args: ['--import', 'tsx', script] };
+  const child = spawnRunner(command, (line) => lines.push(line));
+  const output = outputOf(child);
+  assert.equal(await exitOf(child), { code: 0, signal: undefined, spawnError: undefined }, lines.join('\n'));
+  assert.equal(JSON.parse(await output), {
+    pid: null,
+    spawnError: noDescriptors,
+    devices: `${process.execPath} devices gave no report: ${noDescriptors}.`,
+    version: `${process.execPath} does not run: ${noDescriptors}`,
+    download: `NoDescriptorsError: ${noDescriptors}`,
+    warnings: [
+      'sd-notify failed (it ended with SIGKILL); it is started again.',
+      `sd-notify was not started (${noDescriptors}); it is tried again.`,
+    ],
+  });
+});
 
-runnerProcess('hands over the lines of stderr and keeps the last', async () => {
+test('hands over the lines of stderr and keeps the last', async () => {
   const child = run('console.error("one"); console.error("two\\u0007")');
   child.stdout.resume();
   await exitOf(child);
@@ -101,7 +97,7 @@ runnerProcess('hands over the lines of stderr and keeps the last', async () => {
   assert.is(child.stderrTail, 'one\ntwo\\u0007\n');
 });
 
-runnerProcess('shows its environment without secrets', async () => {
+test('shows its environment without secrets', async () => {
   process.env.RUNNEL_API_KEY = 'canary';
   process.env.RUNNEL_TEST_PLAIN = 'plain';
   const script = 'const { RUNNEL_API_KEY, RUNNEL_TEST_PLAIN } = process.env;';
@@ -111,4 +107,38 @@ runnerProcess('shows its environment without secrets', async () => {
   delete process.env.RUNNEL_TEST_PLAIN;
 });
 
-runnerProcess.run();
+/** The count that is read on a system with these files. */
+async function countOf(files: Record<string, string>): Promise<number | undefined> {
+  let count: number | undefined;
+  await withDirectory(async (directory) => {
+    for (const [path, content] of Object.entries(files)) {
+      mkdirSync(dirname(directory.path(path)), { recursive: true });
+      writeFileSync(directory.path(path), content);
+    }
+    count = readOomKills(directory.path(''));
+  });
+  return count;
+}
+
+test('are read from the control group’s events', async () => {
+  const files = {
+    'proc/self/cgroup': '0::/system.slice/runnel.service\n',
+    'sys/fs/cgroup/system.slice/runnel.service/memory.events': 'low 0\noom 4\noom_kill 3\noom_group_kill 9\n',
+  };
+  assert.is(await countOf(files), 3);
+});
+
+test('are read from the memory controller of the older hierarchy', async () => {
+  const files = {
+    'proc/self/cgroup': '5:cpu,cpuacct:/a\n4:memory:/b\n0::/\n',
+    'sys/fs/cgroup/memory/b/memory.oom_control': 'oom_kill_disable 0\nunder_oom 0\noom_kill 2\n',
+  };
+  assert.is(await countOf(files), 2);
+});
+
+test('are unknown where nobody counts', async () => {
+  assert.is(await countOf({}), undefined);
+  assert.is(await countOf({ 'proc/self/cgroup': '0::/\n' }), undefined);
+});
+
+test.run();

@@ -2,7 +2,7 @@
 import Long from 'long';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { maxNoticesAtOnce } from '../../../../gateway/runner/protocol/notice-rate.ts';
+import { maxNoticesAtOnce } from '../../../../gateway/runner/protocol/checks.ts';
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
 import { maxNeedlessSteps } from '../../../../gateway/runner/protocol/sent-requests.ts';
 import {

@@ -1,10 +1,10 @@
 import Long from 'long';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { maxNoticesAtOnce } from '../../../../gateway/runner/protocol/notice-rate.ts';
+import { maxNoticesAtOnce } from '../../../../gateway/runner/protocol/checks.ts';
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
 import { maxNeedlessSteps } from '../../../../gateway/runner/protocol/sent-requests.ts';
-import { vocabularyFrames } from '../../../../gateway/runner/protocol/vocabulary-frames.ts';
+import { vocabularyFrames } from '../../../../gateway/runner/protocol/to-runner.ts';
 import {
   connect,
   connectAndAsk,

@@ -6,9 +6,9 @@ import {
   FrameDecoder,
   maxBytesFromRunner,
   maxBytesToRunner,
+  ProtocolError,
 } from '../../../../gateway/runner/protocol/frame.ts';
 import { decodeFromRunner } from '../../../../gateway/runner/protocol/from-runner.ts';
-import { ProtocolError } from '../../../../gateway/runner/protocol/protocol-error.ts';
 
 interface Vector {
   readonly name: string;

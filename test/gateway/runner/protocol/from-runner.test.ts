@@ -1,9 +1,9 @@
 import Long from 'long';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { ProtocolError } from '../../../../gateway/runner/protocol/frame.ts';
 import { decodeFromRunner } from '../../../../gateway/runner/protocol/from-runner.ts';
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
-import { ProtocolError } from '../../../../gateway/runner/protocol/protocol-error.ts';
 
 const { v1 } = runner;
 

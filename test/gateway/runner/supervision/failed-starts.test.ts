@@ -2,13 +2,13 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type GenerateRequest, GenerationError } from '../../../../gateway/runner/runner.ts';
-import type { RunnerCrash } from '../../../../gateway/runner/supervision/crash.ts';
+import type { RunnerCrash } from '../../../../gateway/runner/supervision/exit-policy.ts';
 import {
   FailedStarts,
   firstPauseMs,
   maxPauseMs,
   startPatienceMs,
-} from '../../../../gateway/runner/supervision/failed-starts.ts';
+} from '../../../../gateway/runner/supervision/restarts.ts';
 import type { RunnerEvent } from '../../../../gateway/runner/supervision/runner-event.ts';
 import { RunnerPool } from '../../../../gateway/runner/supervision/runner-pool.ts';
 import { batchesOf } from '../../../fixtures/batches.ts';

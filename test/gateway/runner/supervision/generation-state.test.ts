@@ -1,7 +1,13 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { GenerateRequest } from '../../../../gateway/runner/runner.ts';
-import { GenerationState } from '../../../../gateway/runner/supervision/generation-state.ts';
+import {
+  GenerationState,
+  type Leg,
+  ThinkingEnd,
+} from '../../../../gateway/runner/supervision/generation-state.ts';
+
+const test = suite('generation state');
 
 const request: GenerateRequest = {
   promptIds: [1, 2, 3],
@@ -29,14 +35,12 @@ function output(firstIndex: number, ...tokenIds: number[]) {
   return { requestId: 1, firstIndex, tokenIds };
 }
 
-const journal = suite('journal');
-
-journal('asks a first runner for what was asked', () => {
+test('asks a first runner for what was asked', () => {
   const { promptIds: tokenIds, modelIdentity: _, ...rest } = request;
   assert.equal(new GenerationState(request).toGenerate(), { ...rest, tokenIds, numEmitted: 0 });
 });
 
-journal('asks a first runner to go on with what another process of the gateway has begun', () => {
+test('asks a first runner to go on with what another process of the gateway has begun', () => {
   const begun = { tokenIds: [4, 5], numericsId: 'i8-1' };
   const state = new GenerationState({ ...request, begun });
   const { promptIds: _prompt, modelIdentity: _model, ...rest } = request;
@@ -45,7 +49,7 @@ journal('asks a first runner to go on with what another process of the gateway h
   assert.equal([state.numEmitted, state.toGenerate().tokenIds], [3, [1, 2, 3, 4, 5, 6]]);
 });
 
-journal('resumes on the next runner after the tokens received', () => {
+test('resumes on the next runner after the tokens received', () => {
   const entry = new GenerationState({ ...request, topLogprobs: 0 });
   entry.append(output(0, 5, 6));
   entry.append(output(2));
@@ -56,7 +60,7 @@ journal('resumes on the next runner after the tokens received', () => {
   assert.equal(request.promptIds, [1, 2, 3], 'the request itself is as it was');
 });
 
-journal('counts deaths only until a token comes', () => {
+test('counts deaths only until a token comes', () => {
   const entry = new GenerationState(request);
   entry.countDeath();
   entry.countDeath();
@@ -66,7 +70,7 @@ journal('counts deaths only until a token comes', () => {
   assert.is(entry.fruitlessDeaths, 0);
 });
 
-journal('asks for scores of the prompt until all have come, and takes each once', () => {
+test('asks for scores of the prompt until all have come, and takes each once', () => {
   const entry = new GenerationState({ ...request, promptIds: [1, 2, 3, 4], promptLogprobs: 2 });
   const scores = (firstIndex: number, count: number) => ({
     type: 'prompt_logprobs' as const,
@@ -85,12 +89,12 @@ journal('asks for scores of the prompt until all have come, and takes each once'
   assert.is(Object.hasOwn(entry.toGenerate(), 'promptLogprobs'), false);
 });
 
-journal('a prompt of one token has no scores to ask for', () => {
+test('a prompt of one token has no scores to ask for', () => {
   const entry = new GenerationState({ ...request, promptIds: [1], promptLogprobs: 2 });
   assert.is(Object.hasOwn(entry.toGenerate(), 'promptLogprobs'), false);
 });
 
-journal('is full with the last token that was asked for, or that the context holds, and not before', () => {
+test('is full with the last token that was asked for, or that the context holds, and not before', () => {
   const entry = new GenerationState(request);
   for (let index = 0; index < request.maxTokens; index += 1) {
     const length = request.promptIds.length + index;
@@ -104,4 +108,63 @@ journal('is full with the last token that was asked for, or that the context hol
   assert.is(entry.isFull(1000), true);
 });
 
-journal.run();
+const BEGIN = 1;
+const HALF = 2;
+const END = 7;
+const CLOSE = [6, END];
+
+/** The answer thinks after BEGIN, or after two HALFs, until END. */
+function isThinking(ids: readonly number[]): boolean | undefined {
+  const [first, second] = ids;
+  if (first === undefined || (first === HALF && second === undefined)) return undefined;
+  const hasBegun = first === BEGIN || (first === HALF && second === HALF);
+  return hasBegun && !ids.includes(END);
+}
+
+/** The answer of a model that would write the tokens `wanted` and then end, and the legs in which it was requested. */
+function written(maxTokens: number, wanted: readonly number[]): { ids: number[]; legs: (Leg | undefined)[] } {
+  const thinking = new ThinkingEnd({ maxTokens, endIds: CLOSE, isThinking });
+  const ids: number[] = [];
+  const legs: (Leg | undefined)[] = [];
+  const rest = [...wanted];
+  for (;;) {
+    const leg = thinking.legBehind(ids);
+    legs.push(leg);
+    // An instance that has seen none of the earlier legs asks for the same.
+    const other = new ThinkingEnd({ maxTokens, endIds: CLOSE, isThinking });
+    assert.equal(other.legBehind(ids), leg);
+    if (leg?.onlyId !== undefined) ids.push(leg.onlyId);
+    else while (rest.length > 0 && ids.length < (leg?.maxTokens ?? 1000)) ids.push(rest.shift() ?? 0);
+    if (leg === undefined || (rest.length === 0 && leg.onlyId === undefined)) return { ids, legs };
+  }
+}
+
+test('an answer that thinks to its limit gets the end of its thinking, and goes on', () => {
+  const { ids, legs } = written(3, [BEGIN, 10, 11, 12, 13]);
+  assert.equal(ids, [BEGIN, 10, 11, ...CLOSE, 12, 13]);
+  assert.equal(legs, [
+    { maxTokens: 3 },
+    { maxTokens: 4, onlyId: 6 },
+    { maxTokens: 5, onlyId: END },
+    undefined,
+  ]);
+});
+
+test('an answer that ends its thinking in time, or has none, is as it would be', () => {
+  for (const wanted of [
+    [BEGIN, END, 12, 13],
+    [BEGIN, 10, END, 13],
+    [20, 21, 22, 23],
+  ]) {
+    const { ids, legs } = written(3, wanted);
+    assert.equal(ids, wanted);
+    assert.equal(legs, [{ maxTokens: 3 }, undefined]);
+  }
+});
+
+test('a mark that has come in part is waited for', () => {
+  assert.equal(written(1, [HALF, HALF, 11, 12]).ids, [HALF, HALF, ...CLOSE, 11, 12]);
+  assert.equal(written(1, [HALF, 11, 12]).ids, [HALF, 11, 12]);
+});
+
+test.run();

@@ -9,7 +9,7 @@ import { protocolVersion } from '../../../../gateway/runner/protocol/messages.ts
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
 import type { Death } from '../../../../gateway/runner/supervision/exit-policy.ts';
 import { defaultSessionLimits, RunnerSession } from '../../../../gateway/runner/supervision/session.ts';
-import { StepTimes } from '../../../../gateway/runner/supervision/step-times.ts';
+import { StepTimes } from '../../../../gateway/runner/supervision/watchdog.ts';
 import { systemClock } from '../../../../gateway/system/clock.ts';
 import { until, within } from '../../../fixtures/within.ts';
 

@@ -2,8 +2,11 @@
 import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { Backoff, burstRestarts } from '../../../../gateway/runner/supervision/backoff.ts';
-import { maxFruitlessStarts } from '../../../../gateway/runner/supervision/supervisor.ts';
+import {
+  Backoff,
+  burstRestarts,
+  maxFruitlessStarts,
+} from '../../../../gateway/runner/supervision/restarts.ts';
 import {
   collect,
   collectExact,

@@ -1,8 +1,12 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { Heartbeat } from '../../../../gateway/runner/protocol/messages.ts';
-import { maxStepTimes, StepTimes } from '../../../../gateway/runner/supervision/step-times.ts';
-import { defaultWatchdogLimits, Watchdog } from '../../../../gateway/runner/supervision/watchdog.ts';
+import {
+  defaultWatchdogLimits,
+  maxStepTimes,
+  StepTimes,
+  Watchdog,
+} from '../../../../gateway/runner/supervision/watchdog.ts';
 import { VirtualClock } from '../../../fixtures/simulation/virtual-clock.ts';
 
 const maxStepRows = 256;

@@ -1,0 +1,125 @@
+import type { Context, Handler } from 'hono';
+import * as z from 'zod';
+import { answerStage, type OpenedAnswer, openAnswer, streamKept } from '../../calls/kept-answer.ts';
+import { ApiError, shown } from '../../errors/api-error.ts';
+import type { DurableJob } from '../../jobs/job.ts';
+import { cancelled } from '../../runner/runner.ts';
+import { callersOf } from '../../server/guard/caller.ts';
+import { json, jsonOrEvents, type Operation, type RouteDeps } from '../../server/route-group.ts';
+import { parseJson } from '../json.ts';
+import { answering, missing } from '../route.ts';
+import { type DeletedResponse, deletedSchema, responseEventSchemas, responseSchema } from './answers.ts';
+import { responsesFields } from './request.ts';
+import { parseResponses, RESPONSES_PATH } from './responses.ts';
+
+/** The routes of OpenAI's responses, of which the journal keeps some. */
+
+const NOT_STORED =
+  'Inputs of responses are not stored here: the next request sends what was said in its own input.';
+
+const RESPONSE = jsonOrEvents('A response, or events of which the last one has it.', responseSchema, {
+  named: responseEventSchemas,
+});
+
+export const responseOperations: readonly Operation[] = [
+  {
+    method: 'post',
+    path: '/v1/responses',
+    summary: 'The answer to a text or a conversation, by OpenAI’s newer API',
+    handler: answering(parseResponses),
+    body: z.strictObject(responsesFields).meta({ required: ['model', 'input'] }),
+    answers: { 200: RESPONSE },
+  },
+  {
+    method: 'get',
+    path: '/v1/responses/{id}',
+    summary: 'A response that was begun in the background, as it is now, or its events',
+    handler: reading,
+    query: {
+      stream: 'true: its events, those there are and those to come.',
+      starting_after: 'The sequence_number of the last event that the client has; left out: all of them.',
+    },
+    answers: { 200: RESPONSE },
+  },
+  {
+    method: 'post',
+    path: '/v1/responses/{id}/cancel',
+    summary: 'Ends a response that was begun in the background',
+    handler: cancelling,
+    answers: { 200: json('The response, as it ended.', responseSchema) },
+  },
+  {
+    method: 'delete',
+    path: '/v1/responses/{id}',
+    summary: 'Ends a response that was begun in the background and forgets it',
+    handler: deleting,
+    answers: { 200: json('id, object and deleted.', deletedSchema) },
+  },
+  missing('get', '/v1/responses/{id}/input_items', NOT_STORED),
+  missing('post', '/v1/responses/compact', 'Conversations are not compacted here.'),
+  missing(
+    'post',
+    '/v1/responses/input_tokens',
+    'Tokens of an input are not counted here: POST /v1/messages/count_tokens counts those of a conversation.',
+  ),
+];
+
+function reading(deps: RouteDeps): Handler {
+  return async (c) => {
+    const opened = await open(c, deps);
+    const { isStreamed, last } = parseQuery(c.req.query());
+    return isStreamed ? streamKept(c, opened, last) : answerStage(c, opened);
+  };
+}
+
+function cancelling(deps: RouteDeps): Handler {
+  return async (c) => {
+    const opened = await open(c, deps);
+    await deps.jobs.cancel(callersOf(c), opened.durable.record.id, cancelled());
+    return answerStage(c, opened);
+  };
+}
+
+function deleting(deps: RouteDeps): Handler {
+  return async (c) => {
+    const { id } = (await find(c, deps)).record;
+    await deps.jobs.forget(callersOf(c), id, cancelled());
+    return c.json({ id, object: 'response', deleted: true } satisfies DeletedResponse);
+  };
+}
+
+async function open(c: Context, deps: RouteDeps): Promise<OpenedAnswer> {
+  return openAnswer(deps, await find(c, deps), (body) => parseResponses(parseJson(body)));
+}
+
+/** Throws a 501 if the server keeps no journal, a 404 if there is no such response. */
+async function find(c: Context, { jobs }: RouteDeps): Promise<DurableJob> {
+  if (!jobs.isKeeping) {
+    const message =
+      'Responses are not stored here, since the server keeps no journal (--journal-dir off, or its log says why): POST /v1/responses answers with all of one, and the next request sends it back in input.';
+    throw new ApiError({ status: 501, code: 'not_supported', message });
+  }
+  const id = c.req.param('id') ?? '';
+  const durable = await jobs.open(callersOf(c), id);
+  if (durable?.record.route === RESPONSES_PATH) return durable;
+  const message = `There is no response ${JSON.stringify(shown(id))} here: it was not begun with "background": true or "durable": true by this client, or its retention time is over. Others are not stored.`;
+  throw new ApiError({ status: 404, code: 'response_not_found', message, param: 'id' });
+}
+
+const QUERY = ['stream', 'starting_after', 'include_obfuscation'];
+
+/** last: the number of the last event that the client has, or -1. Throws a 400 for a parameter that cannot be obeyed. */
+function parseQuery(query: Readonly<Record<string, string>>): { isStreamed: boolean; last: number } {
+  const refuse = (name: string, message: string): ApiError =>
+    new ApiError({ status: 400, code: 'unsupported_parameter', message: `${name} ${message}`, param: name });
+  for (const name of Object.keys(query))
+    if (!QUERY.includes(name)) throw refuse(shown(name), 'is not supported; leave it out');
+  const { stream = 'false', starting_after: after, include_obfuscation: obfuscation = 'false' } = query;
+  if (stream !== 'true' && stream !== 'false') throw refuse('stream', 'must be true or false');
+  if (obfuscation !== 'false') throw refuse('include_obfuscation', 'is not supported; leave it out');
+  const isStreamed = stream === 'true';
+  if (after === undefined) return { isStreamed, last: -1 };
+  if (!/^\d{1,15}$/.test(after)) throw refuse('starting_after', 'must be the sequence_number of an event');
+  if (!isStreamed) throw refuse('starting_after', 'needs stream to be true');
+  return { isStreamed, last: Number(after) };
+}
