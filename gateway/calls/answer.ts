@@ -50,7 +50,7 @@ const UNCONSTRAINED: TokenConstraints = {
 const NUM_SEEDS = 2n ** 64n;
 
 /** A call that can be sent to a runner. */
-export interface PreparedCall {
+interface PreparedCall {
   /** The requests, in the order of the choices: those to the first prompt come first. */
   readonly requests: readonly GenerateRequest[];
   readonly numPromptTokens: number;

@@ -44,7 +44,7 @@ export const sharedFields = {
   priority: fields.priority,
 };
 
-export type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
+type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
 
 /** The members of a call that both routes make alike. */
 export function sharedCall(

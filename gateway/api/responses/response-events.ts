@@ -7,7 +7,7 @@ import type { ResponseEventName } from './answers.ts';
 import { EventWriter, Output } from './output.ts';
 import { endStatus, type ResponseObject } from './response.ts';
 
-export interface ResponseEventOptions {
+interface ResponseEventOptions {
   readonly tokenizer: Pick<Tokenizer, 'bytes'>;
   /** The number of the last event that the client has; absent if it has none. */
   readonly last?: number;
