@@ -98,6 +98,8 @@ export async function answer(
     const modelInMs = deps.monotonicNow() - beginMs;
     const prepared = await prepare(c, deps, call, usable, job?.signal);
     const { requests, numPromptTokens, thinking, offer } = prepared;
+    const used = c.get('used');
+    used.tokens_in = numPromptTokens;
     if (job?.isDurable)
       return beginKept(c, deps, job, { ...parsed, body, uuid, requestId }, usable, prepared);
     const begunMs = deps.monotonicNow();
@@ -119,8 +121,6 @@ export async function answer(
       maxTokensOut: info.maxTokensOut ?? Number.POSITIVE_INFINITY,
       beginsWithText: offer?.calls === undefined && thinking === undefined,
     };
-    const used = c.get('used');
-    used.tokens_in = numPromptTokens;
     job?.run();
     const begin = (sink: MergedSink): AbortableText =>
       generate(call, prepared, usable, countingSink(sink, used, facts));

@@ -51,7 +51,7 @@ export interface Call {
 }
 
 /** A conversation, which the model's template renders. */
-export interface ConversationInput {
+interface ConversationInput {
   /** The field that refusals name. */
   readonly field: string;
   readonly messages: readonly ChatMessage[];
@@ -61,7 +61,7 @@ export interface ConversationInput {
 }
 
 /** Prompts that no template sees: texts or ids. */
-export interface PromptInput {
+interface PromptInput {
   /** The field that refusals name; with several prompts, their index follows. */
   readonly field: string;
   readonly prompts: readonly (string | readonly number[])[];

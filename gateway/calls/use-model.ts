@@ -38,7 +38,7 @@ export interface ModelWish {
 }
 
 /** A request that waits longer than this for its model gets its stream begun. */
-export const loadingNoticeMs = 1000;
+const loadingNoticeMs = 1000;
 
 /**
  * Answers a request by the model that it names. The model is not unloaded before `answer` has returned the response.

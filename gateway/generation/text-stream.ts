@@ -23,7 +23,7 @@ import { appendCalls, type CallPiece, type CallSyntax, ToolCallParser } from './
 export type EndReason = 'eos' | 'stop_sequence' | 'max_tokens' | 'time_limit';
 
 /** Text that became certain with one token. */
-export interface TextPiece {
+interface TextPiece {
   readonly text: string;
   /** The index, from 0, of the answer's token that completed the text. */
   readonly index: number;

@@ -8,7 +8,7 @@ import { checkDurable, durable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import { readBytes, readJsonText, requireMediaType } from '../json.ts';
 import { MSGPACK_TYPE, unpackMsgpack } from '../msgpack.ts';
-import { checkMinTokens, tokenConstraints } from '../sampling-fields.ts';
+import { checkMinTokens, samplingOf, tokenConstraints } from '../sampling-fields.ts';
 import { executeEncoding } from './event-stream.ts';
 
 export const MAX_PROMPT_CHARACTERS = 32_768;
@@ -80,21 +80,15 @@ export function parseExecute(body: unknown, c: Context): ParsedCall & { readonly
         ? { field: 'prompt', prompts: [text ?? ''] }
         : { field: 'prompt_ids', prompts: [ids] },
     thinking: {},
-    sampling: {
-      temperature: request.temperature,
-      topK: request.top_k,
-      topP: request.top_p,
-      minP: request.min_p,
-      repetitionPenalty: request.repetition_penalty,
-    },
+    sampling: samplingOf(request),
     seed: request.seed,
+    priority: request.priority,
     tokens: request,
     maxTokens: request.max_tokens,
     stop: request.stop,
     report: { timings: request.timings },
     jobId: request.job_id,
     durable: request.durable ? 'durable' : undefined,
-    priority: request.priority,
     deadlineMs: parseDeadline(c.req.header(DEADLINE_HEADER)),
     failsAtTimeLimit: true,
   };

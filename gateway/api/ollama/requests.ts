@@ -28,16 +28,6 @@ export const sharedInert = {
   truncate: NO,
 } as const satisfies InertFields;
 
-export const chatInert = sharedInert;
-
-export const generateInert = {
-  ...sharedInert,
-  context: NO_ITEMS,
-  images: NO_ITEMS,
-  suffix: [''],
-  template: [''],
-} as const satisfies InertFields;
-
 export const keepAlive = z
   .union([z.string(), z.number()], 'must be a duration such as "5m", or a number of seconds')
   .optional();
@@ -71,7 +61,7 @@ export const chatFields = {
   ...sharedFields,
   messages: conversation,
   tools: toolFields.tools,
-  ...inert(chatInert),
+  ...inert(sharedInert),
 };
 
 export const generateFields = {
@@ -79,7 +69,13 @@ export const generateFields = {
   prompt: z.string().default(''),
   system: z.string().default(''),
   raw: z.boolean().default(false),
-  ...inert(generateInert),
+  ...inert({
+    ...sharedInert,
+    context: NO_ITEMS,
+    images: NO_ITEMS,
+    suffix: [''],
+    template: [''],
+  }),
 };
 
 const chatSchema = z.strictObject(chatFields).superRefine((request, ctx) => {

@@ -22,7 +22,7 @@ import { checkGrammar } from './grammar-fields.ts';
 import { chatInert } from './inert-fields.ts';
 import { checkPenalties, completionOf, ignoredByBoth, sharedCall, sharedFields } from './shared-fields.ts';
 
-export const thinkingFields = {
+const thinkingFields = {
   reasoning_effort: effort.optional(),
   /** Qwen's switch. */
   enable_thinking: z.boolean().optional(),

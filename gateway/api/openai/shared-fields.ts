@@ -46,7 +46,7 @@ export const sharedFields = {
   priority: fields.priority,
 };
 
-export type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
+type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
 
 /** The members of a call that both routes make alike. */
 export function sharedCall(
@@ -61,8 +61,8 @@ export function sharedCall(
   | 'tokens'
   | 'stop'
   | 'numChoices'
-  | 'priority'
   | 'durable'
+  | 'priority'
 > {
   const [field] = grammarNames(request);
   const grammar = grammarOf(request);

@@ -24,14 +24,6 @@ import { inputItems } from './input-items.ts';
 
 /** The body of POST /v1/responses. Each field is obeyed, refused by name, or accepted because it changes nothing. */
 
-/** Accepted fields of a tool that change nothing. */
-export const toolInert = {
-  allowed_callers: [['direct']],
-  defer_loading: NO,
-  // Only the client makes results, so their schema changes nothing here.
-  output_schema: ANYTHING,
-} as const satisfies InertFields;
-
 interface DescribedTool extends Tool {
   /** The tool as the response repeats it. */
   readonly described: object;
@@ -43,7 +35,12 @@ const tool = z
     ...functionFields,
     /** Undefined: strict if its schema has a strict form. */
     strict: z.boolean().optional(),
-    ...inert(toolInert),
+    ...inert({
+      allowed_callers: [['direct']],
+      defer_loading: NO,
+      // Only the client makes results, so their schema changes nothing here.
+      output_schema: ANYTHING,
+    }),
   })
   .transform(({ type, name, description, parameters: sent, strict: wanted }): DescribedTool => {
     const strictly = wanted === undefined ? strictOf(sent) : undefined;
@@ -93,7 +90,7 @@ export function describedTools({
 
 export const textInert = { verbosity: ['medium'] } as const satisfies InertFields;
 
-export interface TextFormat {
+interface TextFormat {
   /** Undefined: the answer may be any text. */
   readonly grammar: Grammar | undefined;
   /** The format as the response repeats it. */
@@ -130,7 +127,7 @@ export const textField = z
   .transform(({ format: asked }) => asked ?? PLAIN);
 
 /** The fields that say whether a response thinks, and for how long. All of the thinking is returned, never a summary. */
-export const reasoningFields = {
+const reasoningFields = {
   reasoning: z.strictObject({ effort: effort.optional(), summary: z.literal('auto').optional() }).optional(),
   /** OpenAI has no budget; these have the names that chats use. */
   ...budgetFields,

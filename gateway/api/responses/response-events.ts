@@ -7,7 +7,7 @@ import type { ResponseEventName } from './answers.ts';
 import { EventWriter, Output } from './output.ts';
 import { endStatus, type ResponseObject } from './response.ts';
 
-export interface ResponseEventOptions {
+interface ResponseEventOptions {
   readonly tokenizer: Pick<Tokenizer, 'bytes'>;
   /** Gets the JSON of the response from each event that has the whole response. */
   readonly onStage?: (response: string) => void;

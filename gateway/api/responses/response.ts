@@ -8,7 +8,7 @@ import type { OutputItem, ResponseJson, Usage } from './answers.ts';
 import type { ItemIds } from './output.ts';
 import { describedReasoning, describedTools, type ResponsesRequest } from './request.ts';
 
-export interface ResponseFacts {
+interface ResponseFacts {
   readonly request: ResponsesRequest;
   readonly tokenizer: Pick<Tokenizer, 'bytes'>;
   readonly numPromptTokens: number;

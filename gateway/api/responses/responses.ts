@@ -36,9 +36,9 @@ function callOf(request: ResponsesRequest): Call {
     thinking: thinkingWishOf(saidOfThinking(request)),
     sampling: { temperature: request.temperature, topP: request.top_p },
     seed: request.seed,
+    priority: request.priority,
     maxTokens: request.max_output_tokens,
     stop: [],
-    priority: request.priority,
     report: { topLogprobs: include.logprobs ? request.top_logprobs : undefined },
     durable: request.background ? 'background' : request.durable ? 'durable' : undefined,
   };
