@@ -1,6 +1,6 @@
 import type { SentToken } from '../../generation/sent-tokens.ts';
-import { tokenText } from '../../tokenizer/token-text.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import { tokenText } from '../../tokenizer/utf8.ts';
 import type { ChatLogprobs, CompletionLogprobs, TokenLogprob } from './answers.ts';
 
 /** Log-probabilities in OpenAI's two forms. */

@@ -10,9 +10,13 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { UnavailableError } from '../../errors/unavailable-error.ts';
-import type { ChatMessage, ChatTemplate, RenderOptions } from '../../prompt/chat-template.ts';
+import {
+  type ChatMessage,
+  type ChatTemplate,
+  charactersIn,
+  type RenderOptions,
+} from '../../prompt/chat-template.ts';
 import type { TemplateFacts } from '../../prompt/template-features.ts';
-import { charactersIn } from '../../prompt/texts-in.ts';
 import type { ThinkingFormat } from '../../prompt/thinking-format.ts';
 import type { ToolUse } from '../../prompt/tool-call-format.ts';
 import {

@@ -2,13 +2,11 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ModelFileError } from '../../errors/model-file-error.ts';
 import { ChatRenderer } from '../../prompt/chat-renderer.ts';
-import { ChatTemplateError, PromptTooLongError } from '../../prompt/chat-template.ts';
+import { ChatTemplateError, charactersIn, PromptTooLongError } from '../../prompt/chat-template.ts';
 import { marksIn, templateFacts } from '../../prompt/template-features.ts';
-import { charactersIn } from '../../prompt/texts-in.ts';
 import { isShortage } from '../../system/shortage.ts';
 import { BpeTokenizer } from '../../tokenizer/bpe-tokenizer.ts';
-import type { Steps } from '../../tokenizer/steps.ts';
-import { shortTextChars } from '../../tokenizer/tokenizer.ts';
+import { type Steps, shortTextChars } from '../../tokenizer/tokenizer.ts';
 import { asModelFileError, readModel } from '../read-model.ts';
 import {
   encodeProcessorMs,
