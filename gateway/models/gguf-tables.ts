@@ -5,11 +5,10 @@
 
 import { packAddedTokens } from '../tokenizer/added-tokens.ts';
 import { MergeTable, newMergeSlots, ranksOf } from '../tokenizer/merges.ts';
-import { decodeUtf8, isTextAt, type PackedTexts, stringAt } from '../tokenizer/packed-texts.ts';
+import { decodeUtf8, isTextAt, type PackedTexts, stringAt, TextIndex } from '../tokenizer/packed-texts.ts';
 import { type PreTokenizer, preTokenizers } from '../tokenizer/pre-tokenizers/named.ts';
 import { crossingsOf } from '../tokenizer/sentencepiece.ts';
 import { type AddedToken, spaceMark, TokenizerError, type TokenizerTables } from '../tokenizer/tables.ts';
-import { TextIndex } from '../tokenizer/text-index.ts';
 import {
   byteOfToken,
   decodeAlphabet,

@@ -5,10 +5,9 @@
 import { AddedTokens, type Piece, type TextSegment, unpackAddedTokens } from './added-tokens.ts';
 import { ByteLevelWords } from './byte-level.ts';
 import { MergeTable, ScoreMergeFinder } from './merges.ts';
-import { bytesAt } from './packed-texts.ts';
+import { bytesAt, TextIndex } from './packed-texts.ts';
 import { SentencePieceWords } from './sentencepiece.ts';
 import { spaceMark, type TokenizerKind, type TokenizerTables } from './tables.ts';
-import { TextIndex } from './text-index.ts';
 import {
   type EncodedText,
   type EncodeOptions,

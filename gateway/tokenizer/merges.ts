@@ -1,5 +1,4 @@
-import type { PackedTexts } from './packed-texts.ts';
-import type { TextIndex } from './text-index.ts';
+import type { PackedTexts, TextIndex } from './packed-texts.ts';
 
 /**
  * Which neighbours merge: (left id, right id) → (rank, merged id). An open-addressing hash table in one typed array. A Map would need a

@@ -5,9 +5,8 @@
  * becomes the tokens of its bytes.
  */
 
-import { stringAt } from './packed-texts.ts';
+import { stringAt, TextIndex } from './packed-texts.ts';
 import { type Crossing, type SentencePieceForm, spaceMark, type TokenizerTables } from './tables.ts';
-import { TextIndex } from './text-index.ts';
 import type { Steps } from './tokenizer.ts';
 import type { Vocabulary } from './vocabulary.ts';
 import { WordCache } from './word-cache.ts';

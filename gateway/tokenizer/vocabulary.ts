@@ -1,7 +1,14 @@
 /** The tokens of a file: what each stands for, which are control tokens, and an index by which text finds the others. */
-import { bytesAt, lengthAt, type PackedTexts, stringAt, TextPacker } from './packed-texts.ts';
+import {
+  bytesAt,
+  lengthAt,
+  newIndexSlots,
+  type PackedTexts,
+  stringAt,
+  TextIndex,
+  TextPacker,
+} from './packed-texts.ts';
 import { spaceMark, TokenizerError } from './tables.ts';
-import { newIndexSlots, TextIndex } from './text-index.ts';
 
 /** How a file writes tokens: as bytes in the byte alphabet, or as text with a mark for each space. */
 export type Notation = 'byte-level' | 'sentencepiece';

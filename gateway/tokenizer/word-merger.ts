@@ -126,7 +126,7 @@ export class WordMerger {
 }
 
 /** A binary min-heap of numbers in one typed array, which grows as needed. */
-export class NumberHeap {
+class NumberHeap {
   #keys: Float64Array;
   #size = 0;
 

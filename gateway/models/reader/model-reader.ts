@@ -33,8 +33,9 @@ import {
   type ReaderLimits,
   type ReadModel,
   readerLimits,
+  TemplateSourceError,
 } from './messages.ts';
-import { ReaderProcess, ReaderProcessError, readerProgram, TemplateSourceError } from './reader-process.ts';
+import { ReaderProcess, ReaderProcessError, readerProgram } from './reader-process.ts';
 
 /** What a job costs besides its characters, in characters. */
 const jobChars = 1000;

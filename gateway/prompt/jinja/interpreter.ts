@@ -22,7 +22,7 @@ import {
 /** How a block ended: at its last statement, or at a tag that ends an iteration or its loop. */
 type End = 'done' | 'break' | 'continue';
 
-export class Interpreter {
+class Interpreter {
   #output = '';
 
   /** Runs the block and returns its output. */

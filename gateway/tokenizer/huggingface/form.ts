@@ -140,7 +140,7 @@ function spacePrefixOf(normal: Normalizer, parts: readonly PartJson[]): Sentence
 }
 
 /** The token ids in front of a text and behind it. */
-export interface Surroundings {
+interface Surroundings {
   readonly prefixIds: readonly number[];
   readonly suffixIds: readonly number[];
 }

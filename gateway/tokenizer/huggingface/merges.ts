@@ -1,8 +1,7 @@
 /** Turns the merges of a tokenizer.json into a table of ids. */
 import { MergeTable, newMergeSlots } from '../merges.ts';
-import { hashOf, type PackedTexts } from '../packed-texts.ts';
+import { hashOf, type PackedTexts, TextIndex } from '../packed-texts.ts';
 import { TokenizerError } from '../tables.ts';
-import { TextIndex } from '../text-index.ts';
 import { foundTokens, roles, type Vocabulary } from '../vocabulary.ts';
 import { ranksMax } from '../word-merger.ts';
 import { JsonBytes, type JsonText } from './json-bytes.ts';
@@ -102,7 +101,7 @@ export function readMerges(json: JsonBytes, entries: TokenEntries): MergeEntries
 }
 
 /** Reads one merge as the file has it, for a message. json: at the beginning of the array. */
-export function mergeAt(json: JsonBytes, rank: number): unknown {
+function mergeAt(json: JsonBytes, rank: number): unknown {
   let value: unknown;
   let at = 0;
   json.array(() => {

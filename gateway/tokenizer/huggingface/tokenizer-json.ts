@@ -1,10 +1,9 @@
 /** Makes the tables of the tokenizer that a tokenizer.json describes, read as Hugging Face's tokenizers library reads it. */
 import { packAddedTokens } from '../added-tokens.ts';
 import { newMergeSlots } from '../merges.ts';
-import { type PackedTexts, TextPacker } from '../packed-texts.ts';
+import { type PackedTexts, TextIndex, TextPacker } from '../packed-texts.ts';
 import { crossingsOf } from '../sentencepiece.ts';
 import { type AddedToken, TokenizerError, type TokenizerTables } from '../tables.ts';
-import { TextIndex } from '../text-index.ts';
 import { byteOfToken, roles, type Vocabulary, vocabularyOf } from '../vocabulary.ts';
 import { formOf, surroundingsOf, type TextForm } from './form.ts';
 import { largePartsOf } from './large-parts.ts';
@@ -171,7 +170,7 @@ export function tokensOf(entries: TokenEntries, added: readonly AddedTokenJson[]
 }
 
 /** The text of each id, empty for an id without a token. */
-export function packedTexts({ entries, entryOf }: Tokens): PackedTexts {
+function packedTexts({ entries, entryOf }: Tokens): PackedTexts {
   const packer = new TextPacker(entryOf.length, entryOf.length * 8);
   for (const entry of entryOf) {
     if (entry === none) {

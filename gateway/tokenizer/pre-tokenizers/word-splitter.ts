@@ -66,13 +66,13 @@ interface NumberRule {
   readonly isWhole: boolean;
 }
 
-export const numberRules = {
+const numberRules = {
   numbersInThrees: { digits: /\p{Nd}+/gu, isApart: false, isWhole: false },
   numbersApartInThrees: { digits: /\p{N}+/gu, isApart: true, isWhole: false },
   wholeNumbersInThrees: { digits: /\p{Nd}+/gu, isApart: true, isWhole: true },
 } as const satisfies Record<string, NumberRule>;
 
-export type NumberRuleName = keyof typeof numberRules;
+type NumberRuleName = keyof typeof numberRules;
 
 const groupDigits = 3;
 const wordCharacter = /[\p{L}\p{M}\p{N}\p{Pc}]/uy;
@@ -81,7 +81,7 @@ const wordCharacter = /[\p{L}\p{M}\p{N}\p{Pc}]/uy;
  * Cuts numbers into groups of three digits, counted from the end as people read them: 1234567 becomes 1, 234, 567. No
  * expression does that in time linear in the number. Yields the pieces of a text. No piece is empty.
  */
-export function* cutNumbers(text: string, { digits, isApart, isWhole }: NumberRule): Generator<string> {
+function* cutNumbers(text: string, { digits, isApart, isWhole }: NumberRule): Generator<string> {
   let start = 0;
   for (const found of text.matchAll(digits)) {
     const end = found.index + found[0].length;
