@@ -1,10 +1,11 @@
 /** The filters: those of Jinja that chat templates use, with tojson as chat templates expect it. */
 
 import { itemsOfDict } from './attributes.ts';
+import { jsonOf } from './json.ts';
 import { negated } from './operators.ts';
 import { type Filter, plain, sequenceFilters } from './sequence-filters.ts';
 import { capitalized, replaced } from './string-methods.ts';
-import { jsonOf, strip, textOf } from './text.ts';
+import { strip, textOf } from './text.ts';
 import {
   type Arguments,
   bind,
