@@ -1,19 +1,16 @@
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import { routeGroups } from './api/groups.ts';
 import { refuseIdempotencyKey } from './api/idempotency.ts';
-import { openApiRoutes } from './api/openapi/routes.ts';
-import { ApiError } from './errors/api-error.ts';
-import { shown } from './errors/shown.ts';
-import { pageGroup } from './playground/group.ts';
-import type { Playground } from './playground/routes.ts';
+import { openApiHandler } from './api/openapi.ts';
+import { ApiError, shown } from './errors/api-error.ts';
+import type { Playground } from './playground/playground.ts';
+import { pageGroup } from './playground/routes.ts';
 import { correlation } from './server/correlation.ts';
-import { type BodyLimits, boundBodies } from './server/guard/bodies.ts';
-import { ByteBudget } from './server/guard/byte-budget.ts';
+import { type BodyLimits, ByteBudget, boundBodies, closeUnread } from './server/guard/bodies.ts';
 import { sharerOf } from './server/guard/caller.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './server/guard/guard.ts';
-import { closeUnread } from './server/guard/unread-body.ts';
 import { failureLog, logRequests } from './server/request-log.ts';
-import { assignGroup, type RouteDeps } from './server/route-group.ts';
+import { assignGroup, pathOf, type RouteDeps } from './server/route-group.ts';
 import { toApiError } from './server/to-api-error.ts';
 
 /** What the application needs from outside. Tests pass fakes. */
@@ -55,8 +52,14 @@ export function createApp(deps: AppDeps): Hono {
   deps.metrics.showJournal(() => deps.jobs?.stats);
   const answerBudget = new ByteBudget(deps.maxAnswerBytesInFlight, 'answers');
   const ofRoutes: RouteDeps = { ...deps, answerBudget };
-  for (const routes of groups.flatMap((group) => group.routes)) app.route('/', routes(ofRoutes));
-  app.route('/', openApiRoutes(groups));
+  for (const { operations, routes } of groups) {
+    for (const operation of operations) {
+      const handler = operation.handler?.(ofRoutes);
+      if (handler !== undefined) app.on(operation.method.toUpperCase(), pathOf(operation), handler);
+    }
+    if (routes !== undefined) app.route('/', routes(ofRoutes));
+  }
+  app.get('/openapi.json', openApiHandler(groups));
   app.notFound((c) => answerError(c, nothingHere(app, c)));
   app.onError((thrown, c) => {
     failureLog(deps.log, c)(thrown);

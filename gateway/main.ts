@@ -1,3 +1,4 @@
+import type { Command } from './cli/command.ts';
 import { reporting } from './cli/report.ts';
 import { requireTextArguments } from './cli/text-input.ts';
 import { ExitCode } from './errors/exit-code.ts';
@@ -5,110 +6,63 @@ import { version } from './system/version.ts';
 
 /** The command line. Each command takes its own arguments and returns the exit status. */
 
-interface Command {
-  readonly run: (args: string[]) => Promise<number>;
-  readonly usage: () => string;
-}
-
 /** Each command loads only what it needs itself. */
 const commands: Record<string, { readonly help: string; readonly load: () => Promise<Command> }> = {
   serve: {
     help: 'serve a model over HTTP',
-    load: async () => {
-      const { serveCommand, serveUsage } = await import('./cli/serve.ts');
-      return { run: serveCommand, usage: serveUsage };
-    },
+    load: async () => (await import('./cli/serve.ts')).serve,
   },
   run: {
     help: 'fetch a model, serve it and chat with it',
-    load: async () => {
-      const { runCommand, runUsage } = await import('./cli/run/run.ts');
-      return { run: runCommand, usage: runUsage };
-    },
+    load: async () => (await import('./cli/run/run.ts')).run,
   },
   chat: {
     help: 'chat with the model of a server',
-    load: async () => {
-      const { chatCommand, chatUsage } = await import('./cli/chat/chat.ts');
-      return { run: chatCommand, usage: chatUsage };
-    },
+    load: async () => (await import('./cli/chat/chat.ts')).chat,
   },
   generate: {
     help: 'answer prompts without a server',
-    load: async () => {
-      const { generateCommand, generateUsage } = await import('./cli/generate.ts');
-      return { run: generateCommand, usage: generateUsage };
-    },
+    load: async () => (await import('./cli/generate.ts')).generate,
   },
   pull: {
     help: 'fetch a model by name',
-    load: async () => {
-      const { pullCommand, pullUsage } = await import('./cli/pull.ts');
-      return { run: pullCommand, usage: pullUsage };
-    },
+    load: async () => (await import('./cli/pull.ts')).pull,
   },
   list: {
     help: 'list the models that were fetched',
-    load: async () => {
-      const { listCommand, listUsage } = await import('./cli/list.ts');
-      return { run: listCommand, usage: listUsage };
-    },
+    load: async () => (await import('./cli/list.ts')).list,
   },
   ps: {
     help: 'list the servers that run here, with model, state and memory',
-    load: async () => {
-      const { psCommand, psUsage } = await import('./cli/servers/ps.ts');
-      return { run: psCommand, usage: psUsage };
-    },
+    load: async () => (await import('./cli/servers/ps.ts')).ps,
   },
   stop: {
     help: 'end a server, and wait until it has ended',
-    load: async () => {
-      const { stopCommand, stopUsage } = await import('./cli/servers/stop.ts');
-      return { run: stopCommand, usage: stopUsage };
-    },
+    load: async () => (await import('./cli/servers/stop.ts')).stop,
   },
   inspect: {
     help: 'say what a model file is, and whether it runs here',
-    load: async () => {
-      const { inspectCommand, inspectUsage } = await import('./cli/inspect.ts');
-      return { run: inspectCommand, usage: inspectUsage };
-    },
+    load: async () => (await import('./cli/inspect.ts')).inspect,
   },
   tokenize: {
     help: "print the ids of a text in a model's vocabulary",
-    load: async () => {
-      const { tokenizeCommand, tokenizeUsage } = await import('./cli/tokenize.ts');
-      return { run: tokenizeCommand, usage: tokenizeUsage };
-    },
+    load: async () => (await import('./cli/tokenize.ts')).tokenize,
   },
   detokenize: {
     help: 'print the text of token ids',
-    load: async () => {
-      const { detokenizeCommand, detokenizeUsage } = await import('./cli/detokenize.ts');
-      return { run: detokenizeCommand, usage: detokenizeUsage };
-    },
+    load: async () => (await import('./cli/detokenize.ts')).detokenize,
   },
   bench: {
     help: 'measure a server: time to first token, time between tokens, goodput',
-    load: async () => {
-      const { benchCommand, benchUsage } = await import('./cli/bench/bench.ts');
-      return { run: benchCommand, usage: benchUsage };
-    },
+    load: async () => (await import('./cli/bench/bench.ts')).bench,
   },
   doctor: {
     help: 'say what this machine can serve with, and what it lacks',
-    load: async () => {
-      const { doctorCommand, doctorUsage } = await import('./cli/doctor.ts');
-      return { run: doctorCommand, usage: doctorUsage };
-    },
+    load: async () => (await import('./cli/doctor.ts')).doctor,
   },
   frames: {
     help: "print a recording of a runner's messages",
-    load: async () => {
-      const { framesCommand, framesUsage } = await import('./cli/frames.ts');
-      return { run: framesCommand, usage: framesUsage };
-    },
+    load: async () => (await import('./cli/frames.ts')).frames,
   },
 };
 

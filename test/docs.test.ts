@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { LOG_EVENTS } from '../gateway/telemetry/log-events.ts';
+import { LOG_EVENTS } from '../gateway/telemetry/log.ts';
 import { BEGIN, END } from './bench/report/document.ts';
 import { testApp } from './fixtures/app.ts';
 import { GUIDES, ownSideOf } from './fixtures/guides.ts';
@@ -65,15 +65,13 @@ function same(documented: readonly string[], real: Iterable<string>): void {
 
 test('events of the log are those that the documents have, and each is logged somewhere', () => {
   same(namesIn(section('docs/operations.md', 'Logs and metrics'), 0, /^[a-z_]+$/), LOG_EVENTS);
-  const source = filesOf('gateway/*.ts')
-    .filter((path) => path !== 'gateway/telemetry/log-events.ts')
-    .map(read)
-    .join('\n');
+  const source = filesOf('gateway/*.ts').map(read).join('\n');
   for (const event of LOG_EVENTS) {
     // These events are logged with a computed name: what changes, then the phase.
     const [, changing] = /^((?:backend|model)_change_)/.exec(event) ?? [];
     const isThere =
-      changing === undefined ? source.includes(`'${event}'`) : source.includes(`\`${changing}\${`);
+      // The list of events has each name once.
+      changing === undefined ? source.split(`'${event}'`).length > 2 : source.includes(`\`${changing}\${`);
     assert.ok(isThere, `nothing logs ${event}`);
   }
 });

@@ -76,7 +76,6 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
   const sanitized = `${build}/sanitize`;
   return [
     testFile('test/e2e/cut-points.test.ts', { CUT_STRIDE: 1 }, { cuts: 1270 }),
-    testFile('test/e2e/deaths.test.ts', { ROUNDS: 100 }, { rounds: 700 }),
     testFile(
       'test/e2e/many-runners.test.ts',
       // RUNNEL_TEST_RUNNER_KILLS=1000 of this file is run by hand: it takes ten minutes.
@@ -113,7 +112,6 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
     testFile('test/gateway/tokenizer/vocabularies.test.ts', {}, { vocabularies: 10 }),
     testFile('test/gateway/tokenizer/llama-vocabularies.test.ts', {}, { cases: 600 }),
     testFile('test/e2e/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
-    testFile('test/gateway/runner/supervision/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
     testFile('test/e2e/python-clients.test.ts', {}, { 'things of Python clients': 19 }),
     testFile('test/e2e/python-agents.test.ts', {}, { 'things of Python clients': 55 }),
     testFile('test/deploy/containers.test.ts', {}, { 'manifests are valid': 5 }),
@@ -125,7 +123,6 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
       { schemas: 100, 'kills in': 15 },
     ),
     testFile('test/e2e/tool-families.test.ts', { TOOL_SEEDS: 4 }, { 'calls of tools': 16 }),
-    testFile('test/e2e/orphans.test.ts', { KILLS: 100 }, { kills: 100 }),
     testFile('test/gateway/api/random-bodies.test.ts', { BODIES: 100_000 }, { bodies: 100_000 }),
     testFile('test/gateway/server/aborts.test.ts', { ABORTS: 1000 }, { aborts: 1000 }),
   ];

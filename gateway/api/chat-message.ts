@@ -2,10 +2,16 @@ import * as z from 'zod';
 import { JsonFault, parseLosslessJson } from '../json/json-parser.ts';
 import { isJsonObject } from '../json/json-values.ts';
 import type { ToolCall } from '../prompt/chat-template.ts';
-import { CallNames, chatMessage, MAX_MESSAGES, refuseSpeaker, TOO_MANY_MESSAGES } from './conversation.ts';
+import {
+  CallNames,
+  chatMessage,
+  MAX_MESSAGES,
+  refuseSpeaker,
+  TOO_MANY_MESSAGES,
+  textContent,
+} from './conversation.ts';
 import * as fields from './fields.ts';
-import { ANYTHING, type InertFields, inert, NO, NO_ITEMS, NOTHING } from './inert.ts';
-import { textContent } from './text-content.ts';
+import { ANYTHING, type InertFields, inert, NO, NO_ITEMS, NOTHING } from './fields.ts';
 import { toolName } from './tools.ts';
 
 /** One message of a conversation: its role, its text, and its calls of tools. */

@@ -1,6 +1,5 @@
 import type { z } from 'zod';
-import type { FieldError } from '../errors/api-error.ts';
-import { shown } from '../errors/shown.ts';
+import { type FieldError, shown } from '../errors/api-error.ts';
 
 /** Describes the faults of a body from a schema's issues: one sentence for each field, in terms of the request. */
 

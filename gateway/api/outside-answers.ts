@@ -6,7 +6,7 @@ import type { AnswerUnreadable } from '../server/unreadable-requests.ts';
 import type { Ids } from '../system/ids.ts';
 import type { Log } from '../telemetry/log.ts';
 import { nativeErrorBody } from './native/errors.ts';
-import { openAiErrorBody } from './openai/errors.ts';
+import { openAiErrorBody } from './openai/answers.ts';
 
 /** Answers to requests that the application does not see. */
 

@@ -5,9 +5,8 @@ import { isJsonObject } from '../json/json-values.ts';
 import { type Grammar, maxGrammarBytes } from '../runner/runner.ts';
 import { got } from './field-errors.ts';
 import { violated } from './fields.ts';
-import { describedSchema } from './tool-schema.ts';
 
-/** The grammars of fields that define the form of an answer, in all APIs (docs/structured-output.md). */
+/** Grammars of JSON Schemas that define the form of an answer or of a call (docs/structured-output.md). They forbid all that a schema does not name. */
 
 type Context = Pick<z.RefinementCtx, 'addIssue'>;
 
@@ -61,3 +60,51 @@ export function schemaGrammar(ctx: Context, name: string, schema: unknown, stric
 
 /** The grammar of any JSON object. */
 export const JSON_OBJECT: Grammar = { kind: 'json_object', source: '', strict: false };
+
+/** Members whose values are objects of named schemas. */
+const maps = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas']);
+/** Members that contain values instead of schemas. */
+const values = new Set(['const', 'enum', 'default', 'example', 'examples', 'required']);
+const combinations = ['$ref', 'anyOf', 'oneOf', 'allOf'];
+
+/**
+ * The schema of a tool's arguments, which are an object unless it says otherwise. Unless strict, an object that names no
+ * properties may have any, and an array that does not describe its items may have any.
+ */
+export function argumentsSchema(parameters: object | undefined, strict: boolean): object {
+  if (parameters === undefined) return { type: 'object', properties: {} };
+  const isTyped = 'type' in parameters || combinations.some((name) => name in parameters);
+  const schema = isTyped ? parameters : { type: 'object', ...parameters };
+  return strict ? schema : describedSchema(schema);
+}
+
+/** A copy of the schema that allows any property where an object names none, and any item where an array describes none. */
+export function describedSchema(schema: object): object {
+  return opened(schema) as object;
+}
+
+function opened(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(opened);
+  if (!isJsonObject(schema)) return schema;
+  const members = Object.entries(schema).map(([name, member]) => {
+    if (values.has(name)) return [name, member];
+    return [name, maps.has(name) && isJsonObject(member) ? openedMembers(member) : opened(member)];
+  });
+  return { ...whatIsUndescribed(schema), ...Object.fromEntries(members) };
+}
+
+function openedMembers(schemas: object): object {
+  return Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, opened(schema)]));
+}
+
+function whatIsUndescribed(schema: object): object {
+  return {
+    ...(isOf(schema, 'object') && !('properties' in schema) ? { additionalProperties: true } : {}),
+    ...(isOf(schema, 'array') && !('prefixItems' in schema) ? { items: true } : {}),
+  };
+}
+
+function isOf(schema: object, name: string): boolean {
+  const type = 'type' in schema ? schema.type : undefined;
+  return type === name || (Array.isArray(type) && type.includes(name));
+}

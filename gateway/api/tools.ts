@@ -1,9 +1,8 @@
 import * as z from 'zod';
 import type { AllowedTools, Tool, ToolWish } from '../calls/tool-offer.ts';
-import { isJsonObject, memberOf } from '../json/json-values.ts';
+import { isJsonObject, memberOf, withoutAnyNulls } from '../json/json-values.ts';
 import { typed, violated } from './fields.ts';
-import { withoutAnyNulls } from './members.ts';
-import { argumentsSchema } from './tool-schema.ts';
+import { argumentsSchema } from './schema-grammar.ts';
 
 /** Tools that an answer may call, and whether it must call one, in the forms that all APIs share (docs/tools.md). */
 
@@ -168,3 +167,28 @@ export function toolWishOf({
 }: ToolFields): ToolWish | undefined {
   return tools.length === 0 ? undefined : { tools, isParallel: parallel_tool_calls, ...tool_choice };
 }
+
+/** A tool of OpenAI's chats and of Ollama: its function is in an object `function`. */
+const tool = z
+  .object({
+    type: z.literal('function'),
+    function: z.object({ ...functionFields, strict: z.boolean().default(false) }),
+  })
+  .transform(({ function: sent }) => toolOf(sent, sent.strict));
+
+const named = z
+  .strictObject({ type: z.literal('function'), function: z.strictObject({ name: z.string() }) })
+  .transform(({ function: sent }) => sent);
+
+const allowed = z
+  .strictObject({
+    type: z.literal('allowed_tools'),
+    allowed_tools: z.strictObject(allowedFields(named)),
+  })
+  .transform(({ allowed_tools: sent }) => sent);
+
+export const toolFields = {
+  tools: toolList('function', tool, ['function', 'name']),
+  tool_choice: toolChoice(named, '{"type":"function","function":{"name":"…"}}', allowed),
+  parallel_tool_calls: z.boolean().default(true),
+};

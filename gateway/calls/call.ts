@@ -3,6 +3,7 @@ import type { AnswerPart } from '../generation/text-stream.ts';
 import type { ChatMessage, RenderOptions } from '../prompt/chat-template.ts';
 import type { Grammar, SamplingParams } from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { TokenConstraints } from './prompt.ts';
 import type { ThinkingWish } from './thinking.ts';
 import type { ToolWish } from './tool-offer.ts';
 import type { FinishedChoice } from './whole-answer.ts';
@@ -34,15 +35,8 @@ export interface Call {
   /** Answers to each prompt, 1 by default. Answer i is drawn by the seed plus i. */
   readonly numChoices?: number;
   readonly report?: Report;
-}
-
-/** Which tokens an answer may have and which end it. The fields have these names in all APIs that have them. */
-export interface TokenConstraints {
-  readonly min_tokens: number;
-  readonly stop_token_ids: readonly number[];
-  /** Empty: all tokens. */
-  readonly allowed_token_ids: readonly number[];
-  readonly banned_token_ids: readonly number[];
+  /** The order among the calls of one caller, lower first; 0 by default. */
+  readonly priority?: number;
 }
 
 /** A conversation, which the model's template renders. */

@@ -1,9 +1,17 @@
 import { ApiError } from '../errors/api-error.ts';
 import type { Model } from '../models/model.ts';
 import type { ServedModel } from '../models/model-registry.ts';
+import {
+  type ChatMessage,
+  type ChatTemplate,
+  ChatTemplateError,
+  PromptTooLongError,
+  type RenderOptions,
+} from '../prompt/chat-template.ts';
 import type { RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import type { TokenLimits } from '../server/route-group.ts';
 import type { EncodedText } from '../tokenizer/tokenizer.ts';
+import { requireToolTemplate } from './tool-offer.ts';
 
 /** The most tokens of a prompt and its answer together, and of each by itself. */
 export type ContextLimit = Pick<RunnerInfo, 'maxModelLen'> & TokenLimits;
@@ -157,4 +165,113 @@ function contextError(field: string, maxModelLen: number, sentence: string): Api
  */
 function maximum(maxModelLen: number): string {
   return `This model's maximum context length is ${maxModelLen} tokens`;
+}
+
+/** Which tokens an answer may have and which end it. The fields have these names in all APIs that have them. */
+export interface TokenConstraints {
+  readonly min_tokens: number;
+  readonly stop_token_ids: readonly number[];
+  /** Empty: all tokens. */
+  readonly allowed_token_ids: readonly number[];
+  readonly banned_token_ids: readonly number[];
+}
+
+/** Throws a 400 unless all ids are in the vocabulary. fieldOf: names the field of an id by its index. */
+export function requireKnownIds(
+  ids: readonly number[],
+  vocabSize: number,
+  fieldOf: (index: number) => string,
+): void {
+  const index = ids.findIndex((id) => id >= vocabSize);
+  if (index < 0) return;
+  const field = fieldOf(index);
+  const message = `${field} is token ${ids[index]}, but the vocabulary ends at ${vocabSize - 1}`;
+  const fieldErrors = [{ field, constraint: `range(0..${vocabSize})`, message, value: String(ids[index]) }];
+  throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+}
+
+export function requireKnownBiases(biases: ReadonlyMap<number, number>, vocabSize: number): void {
+  const ids = [...biases.keys()];
+  requireKnownIds(ids, vocabSize, (index) => `logit_bias.${ids[index]}`);
+}
+
+/**
+ * The ids that end an answer. Throws a 400 unless the model has each token that the request names, and at least one token
+ * can be drawn.
+ */
+export function stopIdsOf(request: TokenConstraints, model: Model, vocabSize: number): number[] {
+  for (const field of ['stop_token_ids', 'allowed_token_ids', 'banned_token_ids'] as const)
+    requireKnownIds(request[field], vocabSize, (index) => `${field}.${index}`);
+  const stopIds = [...new Set([...model.stopIds, ...request.stop_token_ids])];
+  requireDrawable(request, stopIds, vocabSize);
+  return stopIds;
+}
+
+function requireDrawable(request: TokenConstraints, stopIds: readonly number[], vocabSize: number): void {
+  const { min_tokens, allowed_token_ids, banned_token_ids } = request;
+  const masked = new Set([...banned_token_ids, ...(min_tokens > 0 ? stopIds : [])]);
+  const isLimited = allowed_token_ids.length > 0;
+  const isDrawable = isLimited ? !allowed_token_ids.every((id) => masked.has(id)) : masked.size < vocabSize;
+  if (isDrawable) return;
+  const field = isLimited ? 'allowed_token_ids' : 'banned_token_ids';
+  const message = `${field} leaves no token that can be generated: each one is banned, or is a stop token and min_tokens is above 0`;
+  const fieldErrors = [{ field, constraint: 'drawable', message }];
+  throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+}
+
+/**
+ * Renders a conversation to the ids of its prompt. Throws a 400 on `field` if the model has no template or the template
+ * refuses the messages, and UnavailableError if nothing can be rendered now.
+ */
+export async function renderChat(
+  model: Model,
+  limit: ContextLimit,
+  messages: readonly ChatMessage[],
+  options: RenderOptions,
+  field: string,
+): Promise<number[]> {
+  return rendering(model, limit, messages, field, (template) => {
+    return template.render(messages, limit.maxModelLen, options);
+  });
+}
+
+/** Renders the same prompt as text, however long it is. */
+export async function renderChatText(
+  model: Model,
+  messages: readonly ChatMessage[],
+  options: RenderOptions,
+): Promise<string> {
+  const limit = { maxModelLen: Number.POSITIVE_INFINITY };
+  return rendering(model, limit, messages, 'messages', (template) => template.renderText(messages, options));
+}
+
+async function rendering<Prompt>(
+  model: Model,
+  limit: ContextLimit,
+  messages: readonly ChatMessage[],
+  field: string,
+  render: (template: ChatTemplate) => Promise<Prompt>,
+): Promise<Prompt> {
+  const hasCalls = messages.some(
+    ({ toolCalls, answers }) => toolCalls !== undefined || answers !== undefined,
+  );
+  if (hasCalls) requireToolTemplate(model, field);
+  if (model.chatTemplate === undefined) {
+    const message = `The model "${model.id}" has no chat template; use POST /v1/completions or /execute, which take a plain prompt.`;
+    throw new ApiError({ status: 400, code: 'no_chat_template', message, param: 'model' });
+  }
+  try {
+    return await render(model.chatTemplate);
+  } catch (error) {
+    if (error instanceof PromptTooLongError) throw contextExceeded(field, error.leastTokens, limit);
+    if (!(error instanceof ChatTemplateError)) throw error;
+    const message = `The model's chat template refuses these messages: ${error.message}`;
+    throw new ApiError({
+      status: 400,
+      code: 'chat_template_error',
+      message,
+      param: field,
+      cause: error,
+    });
+  }
 }

@@ -1,14 +1,11 @@
-import { ApiError } from '../errors/api-error.ts';
-import { shown } from '../errors/shown.ts';
+import { ApiError, shown } from '../errors/api-error.ts';
 import { decodeAll } from '../generation/text-decoder.ts';
-import { thinkingLimit } from '../generation/thinking-limit.ts';
-import type { Thinking } from '../generation/thinking-parser.ts';
+import { type Thinking, thinkingLimit } from '../generation/thinking-parser.ts';
 import type { Model } from '../models/model.ts';
 import type { ChatMessage, RenderOptions } from '../prompt/chat-template.ts';
 import { promptEndOf, type ThinkingFormat } from '../prompt/thinking-format.ts';
 import type { GenerateRequest, ThinkingLimit } from '../runner/runner.ts';
-import { renderChat } from './chat-prompt.ts';
-import type { ContextLimit } from './prompt.ts';
+import { type ContextLimit, renderChat } from './prompt.ts';
 import { grammarBehindThinking } from './structural-tag.ts';
 
 /** Models that think before they answer: whether an answer thinks, for how many tokens, and how its thinking is found. */

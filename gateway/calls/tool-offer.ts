@@ -1,5 +1,4 @@
-import { ApiError } from '../errors/api-error.ts';
-import { shown } from '../errors/shown.ts';
+import { ApiError, shown } from '../errors/api-error.ts';
 import { type CallSyntax, markOf } from '../generation/tool-call-parser.ts';
 import type { Model } from '../models/model.ts';
 import type { ToolDefinition } from '../prompt/chat-template.ts';

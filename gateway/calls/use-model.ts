@@ -1,16 +1,13 @@
 import type { Context } from 'hono';
-import { ApiError } from '../errors/api-error.ts';
-import { shown } from '../errors/shown.ts';
+import { ApiError, shown } from '../errors/api-error.ts';
 import type { Model } from '../models/model.ts';
-import type { ServedModel } from '../models/model-registry.ts';
-import { UnknownModelError } from '../models/model-registry.ts';
+import { type ServedModel, UnknownModelError } from '../models/model-registry.ts';
 import type { Runner, RunnerInfo } from '../runner/runner.ts';
 import { failureLog } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { streamWhileLoading } from '../server/streams/loading-stream.ts';
 import { toApiError } from '../server/to-api-error.ts';
-import { systemClock } from '../system/clock.ts';
-import { settlesWithin } from '../system/settles-within.ts';
+import { settlesWithin, systemClock } from '../system/clock.ts';
 import { type ContextLimit, notReady, requireReady } from './prompt.ts';
 
 /** A model that takes requests, with its runner and the runner's limits. */

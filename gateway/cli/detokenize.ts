@@ -1,50 +1,36 @@
-/** `runnel detokenize`: prints the text of token ids. */
-
-import { parseArgs } from 'node:util';
 import * as z from 'zod';
-import { flagsHelp, prose } from '../config/help.ts';
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
 import { resolveModel } from '../models/model-cache.ts';
 import { loadModel } from '../models/model-slot.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import { reporting } from './report.ts';
+import { command, jsonFlag } from './command.ts';
 
-export function detokenizeUsage(): string {
-  return [
-    'Usage: runnel detokenize --model NAME_OR_PATH [--json] ID…',
-    '       runnel detokenize --model NAME_OR_PATH [--json] JSON_ARRAY',
-    '',
-    prose(
-      'Prints the text of the token ids, and a line feed. Bytes that are not a whole character are printed as U+FFFD.',
-    ),
-    '',
-    flagsHelp([
-      { group: 'Model', flag: '--model NAME_OR_PATH', help: 'Model whose vocabulary is used' },
-      { group: 'Input and output', flag: '--json', help: 'Print {"text"}' },
-    ]),
-    '',
-    'Examples:',
-    '  runnel detokenize --model smollm2 19556 905',
-    '  runnel detokenize --model smollm2 "$(runnel tokenize --model smollm2 Hello)"',
-  ].join('\n');
-}
-
-/** Returns the exit code. */
-export function detokenizeCommand(args: string[]): Promise<number> {
-  return reporting(async () => {
-    const { values, positionals } = parseArgs({
-      args,
-      options: { model: { type: 'string' }, json: { type: 'boolean', default: false } },
-      allowPositionals: true,
-    });
-    if (values.model === undefined) throw new UsageError('detokenize needs --model NAME_OR_PATH.');
+/** `runnel detokenize`: prints the text of token ids. */
+export const detokenize = command({
+  forms: [
+    'detokenize --model NAME_OR_PATH [--json] ID…',
+    'detokenize --model NAME_OR_PATH [--json] JSON_ARRAY',
+  ],
+  about:
+    'Prints the text of the token ids, and a line feed. Bytes that are not a whole character are printed as U+FFFD.',
+  flags: {
+    model: { type: 'string', group: 'Model', value: 'NAME_OR_PATH', help: 'Model whose vocabulary is used' },
+    json: jsonFlag('Print {"text"}'),
+  },
+  takesArguments: true,
+  examples: [
+    'runnel detokenize --model smollm2 19556 905',
+    'runnel detokenize --model smollm2 "$(runnel tokenize --model smollm2 Hello)"',
+  ],
+  run: async ({ flags, positionals }) => {
+    if (flags.model === undefined) throw new UsageError('detokenize needs --model NAME_OR_PATH.');
     const ids = idsOf(positionals);
-    const { tokenizer } = await loadModel(resolveModel(values.model));
+    const { tokenizer } = await loadModel(resolveModel(flags.model));
     const text = textOf(ids, tokenizer);
-    process.stdout.write(`${values.json ? JSON.stringify({ text }) : text}\n`);
+    process.stdout.write(`${flags.json ? JSON.stringify({ text }) : text}\n`);
     return ExitCode.ok;
-  });
-}
+  },
+});
 
 const idsSchema = z.array(z.int().min(0)).readonly();
 

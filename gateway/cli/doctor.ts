@@ -1,49 +1,27 @@
-/** `runnel doctor`: says what this machine can serve with and what it lacks. */
-
-import { parseFlags } from '../config/flags.ts';
-import { prose } from '../config/help.ts';
 import { backendFaults, backendOf, runnerSettings } from '../config/runner-settings.ts';
-import { mergeSettings, type SettingTable, settingsHelp } from '../config/settings.ts';
+import type { SettingTable } from '../config/settings.ts';
 import { ExitCode, refuse } from '../errors/exit-code.ts';
 import type { Device } from '../runner/backends/devices.ts';
 import { type Diagnosis, diagnose } from '../runner/backends/diagnosis.ts';
-import { reporting } from './report.ts';
+import { command, jsonFlag } from './command.ts';
 
-const doctorSettings = {
+/** The settings that say what computes. */
+export const deviceSettings = {
   backend: runnerSettings.backend,
   runner: runnerSettings.runner,
   'cuda-runner': runnerSettings['cuda-runner'],
   'gpu-device': runnerSettings['gpu-device'],
 } as const satisfies SettingTable;
 
-const JSON_FLAG = '--json';
-
-export function doctorUsage(): string {
-  return [
-    'Usage: runnel doctor [--json] [options]',
-    '',
-    prose(
-      'Says what this machine can compute with, what it lacks, and which command helps. The exit status is 0 if `runnel serve` with the same options has a processor or device to compute on, else 69.',
-    ),
-    '',
-    settingsHelp(doctorSettings, [
-      { group: 'Input and output', flag: JSON_FLAG, help: 'Print a JSON object' },
-    ]),
-    '',
-    'Examples:',
-    '  runnel doctor',
-    '  runnel doctor --json --backend cuda',
-  ].join('\n');
-}
-
-/** Returns the exit code. */
-export function doctorCommand(args: string[]): Promise<number> {
-  return reporting(async () => {
-    const flags = parseFlags(
-      doctorSettings,
-      args.filter((arg) => arg !== JSON_FLAG),
-    );
-    const { config, sourceOf } = mergeSettings(doctorSettings, flags, process.env);
+/** `runnel doctor`: says what this machine can serve with and what it lacks. */
+export const doctor = command({
+  forms: ['doctor [--json] [options]'],
+  about:
+    'Says what this machine can compute with, what it lacks, and which command helps. The exit status is 0 if `runnel serve` with the same options has a processor or device to compute on, else 69.',
+  settings: deviceSettings,
+  flags: { json: jsonFlag('Print a JSON object') },
+  examples: ['runnel doctor', 'runnel doctor --json --backend cuda'],
+  run: async ({ config, sourceOf, flags }) => {
     refuse(backendFaults(config, sourceOf));
     const diagnosis = await diagnose({
       backend: backendOf(config),
@@ -51,11 +29,10 @@ export function doctorCommand(args: string[]): Promise<number> {
       cudaRunner: config['cuda-runner'],
       gpuDevice: Math.max(0, config['gpu-device'] ?? 0),
     });
-    const isJson = args.includes(JSON_FLAG);
-    process.stdout.write(`${isJson ? JSON.stringify(diagnosis) : textOf(diagnosis)}\n`);
+    process.stdout.write(`${flags.json ? JSON.stringify(diagnosis) : textOf(diagnosis)}\n`);
     return diagnosis.serves === null ? ExitCode.unavailable : ExitCode.ok;
-  });
-}
+  },
+});
 
 function textOf({
   serves,

@@ -1,61 +1,40 @@
-/** `runnel frames FILE`: prints a recording of a runner's session, one line for each frame. */
-
 import { once } from 'node:events';
-import { parseArgs } from 'node:util';
-import { flagsHelp, prose } from '../config/help.ts';
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
 import { ProtocolError } from '../runner/protocol/frame.ts';
 import { type RecordedEntry, readRecording, snakeCase } from '../runner/protocol/recording.ts';
 import { escapeControls } from '../system/printable.ts';
-import { reporting } from './report.ts';
+import { command, jsonFlag } from './command.ts';
 
 /** The most items of a list that are shown, since prompts are long. */
 const maxItemsShown = 8;
 
 const arrows = { to_runner: '>', from_runner: '<', about: '-' } as const;
 
-export function framesUsage(): string {
-  return [
-    'Usage: runnel frames [--json] FILE',
-    '',
-    prose(
-      'Prints a recording that `runnel serve --record FILE` wrote, a line for each frame: the number of steps finished before it, > if the runner received it or < if the runner sent it, its name and its fields. Long lists are shortened. `cpu-runner replay FILE` computes the recorded session again.',
+/** `runnel frames FILE`: prints a recording of a runner's session, one line for each frame. */
+export const frames = command({
+  forms: ['frames [--json] FILE'],
+  about:
+    'Prints a recording that `runnel serve --record FILE` wrote, a line for each frame: the number of steps finished before it, > if the runner received it or < if the runner sent it, its name and its fields. Long lists are shortened. `cpu-runner replay FILE` computes the recorded session again.',
+  flags: {
+    json: jsonFlag(
+      'Print each whole frame as a line of JSON: {"step", "direction", "name", "fields"}, with 64-bit integers as strings and bytes as base64',
     ),
-    '',
-    flagsHelp([
-      {
-        group: 'Input and output',
-        flag: '--json',
-        help: 'Print each whole frame as a line of JSON: {"step", "direction", "name", "fields"}, with 64-bit integers as strings and bytes as base64',
-      },
-    ]),
-    '',
-    'Examples:',
-    '  runnel frames session.frames',
-    '  runnel frames session.frames | head -20',
-  ].join('\n');
-}
-
-/** Returns the exit code. */
-export function framesCommand(args: string[]): Promise<number> {
-  return reporting(async () => {
-    const { values, positionals } = parseArgs({
-      args,
-      options: { json: { type: 'boolean', default: false } },
-      allowPositionals: true,
-    });
+  },
+  takesArguments: true,
+  examples: ['runnel frames session.frames', 'runnel frames session.frames | head -20'],
+  run: async ({ flags, positionals }) => {
     const [file] = positionals;
     if (file === undefined || positionals.length !== 1) throw new UsageError('frames takes one FILE.');
     process.stdout.off('error', leaveWithReader).on('error', leaveWithReader);
     try {
-      for await (const entry of readRecording(file)) await print(values.json ? jsonOf(entry) : lineOf(entry));
+      for await (const entry of readRecording(file)) await print(flags.json ? jsonOf(entry) : lineOf(entry));
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error;
       throw new UsageError(`${file} is not a recording, or a damaged one: ${error.message}`);
     }
     return ExitCode.ok;
-  });
-}
+  },
+});
 
 /** Writes as fast as the reader reads: the file must not pile up in memory in front of a pager. */
 async function print(line: string): Promise<void> {

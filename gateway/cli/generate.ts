@@ -1,10 +1,8 @@
-/** `runnel generate`: answers prompts offline, in their order. */
 import * as z from 'zod';
+import { parseBody } from '../api/body.ts';
 import * as fields from '../api/fields.ts';
-import { parseFlags } from '../config/flags.ts';
-import { type GenerateConfig, generateHelp, generateSettings } from '../config/generate-settings.ts';
+import { type GenerateConfig, generateSettings } from '../config/generate-settings.ts';
 import { RUNNER_LIMITS, runnerFaults } from '../config/runner-settings.ts';
-import { mergeSettings } from '../config/settings.ts';
 import { ApiError } from '../errors/api-error.ts';
 import { ExitCode, refuse, UnavailableError, UsageError } from '../errors/exit-code.ts';
 import { LoadedModel } from '../models/loaded-model.ts';
@@ -14,88 +12,63 @@ import { ModelSlot } from '../models/model-slot.ts';
 import { GenerationError, type RunnerInfo } from '../runner/runner.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import { randomIds } from '../system/ids.ts';
-import { createLog } from '../telemetry/log.ts';
-import { runnerLog } from '../telemetry/runner-log.ts';
+import { createLog, runnerLog } from '../telemetry/log.ts';
 import { type AnswerSettings, answerPrompts, type Prompt } from './answer-prompts.ts';
 import { chooseLauncher } from './choose-launcher.ts';
+import { command, jsonFlag } from './command.ts';
 import { FirstLoad } from './first-load.ts';
-import { reporting } from './report.ts';
 import { readTextFile, requireText } from './text-input.ts';
 
 /** The most prompts that the runner has at once. The others wait here. */
 const MAX_OPEN_PROMPTS = 256;
 
-export function generateUsage(): string {
-  return [
-    'Usage: runnel generate --model MODEL [options] (PROMPT… | --prompts-file FILE)',
-    '',
-    'Answers prompts without a server, and prints the answers in the order of the prompts.',
-    '',
-    generateHelp([
-      {
-        group: 'Input and output',
-        flag: '--prompts-file FILE',
-        help: 'JSON array of prompts: texts, or arrays of token ids',
-      },
-      {
-        group: 'Input and output',
-        flag: '--json',
-        help: 'Print a JSON array of {"text", "token_ids", "finish"}',
-      },
-      {
-        group: 'Sampling',
-        flag: '--stop TEXT',
-        help: 'End an answer at this text, which is left out of it; may be repeated',
-      },
-      {
-        group: 'Sampling',
-        flag: '--ignore-eos',
-        help: 'Continue an answer after the token with which the model ends it',
-      },
-    ]),
-    '',
-    'Examples:',
-    '  runnel generate --model smollm2 --max-tokens 32 "Once upon a time"',
-    '  runnel generate --model smollm2 --json --prompts-file prompts.json',
-  ].join('\n');
-}
-
-/** Flags that are not settings. */
-const ownFlags = {
-  'prompts-file': { type: 'string' },
-  stop: { type: 'string', multiple: true },
-  'ignore-eos': { type: 'boolean' },
-  json: { type: 'boolean' },
-} as const;
-
-const ownFlagsSchema = z.object({
-  'prompts-file': z.string().optional(),
-  stop: z.array(z.string()).default([]),
-  'ignore-eos': z.boolean().default(false),
-  json: z.boolean().default(false),
-});
-
-/** Returns the exit code. */
-export function generateCommand(args: string[]): Promise<number> {
-  return reporting(async () => {
-    const flags = parseFlags(generateSettings, args, { options: ownFlags, allowPositionals: true });
-    const { config, sourceOf } = mergeSettings(generateSettings, flags, process.env);
+/** `runnel generate`: answers prompts offline, in their order. */
+export const generate = command({
+  forms: ['generate --model MODEL [options] (PROMPT… | --prompts-file FILE)'],
+  about: 'Answers prompts without a server, and prints the answers in the order of the prompts.',
+  settings: generateSettings,
+  flags: {
+    'prompts-file': {
+      type: 'string',
+      group: 'Input and output',
+      value: 'FILE',
+      help: 'JSON array of prompts: texts, or arrays of token ids',
+    },
+    json: jsonFlag('Print a JSON array of {"text", "token_ids", "finish"}'),
+    stop: {
+      type: 'string',
+      multiple: true,
+      group: 'Sampling',
+      value: 'TEXT',
+      help: 'End an answer at this text, which is left out of it; may be repeated',
+    },
+    'ignore-eos': {
+      type: 'boolean',
+      group: 'Sampling',
+      help: 'Continue an answer after the token with which the model ends it',
+    },
+  },
+  takesArguments: true,
+  examples: [
+    'runnel generate --model smollm2 --max-tokens 32 "Once upon a time"',
+    'runnel generate --model smollm2 --json --prompts-file prompts.json',
+  ],
+  run: async ({ config, sourceOf, flags, positionals }) => {
     refuse(runnerFaults(config, sourceOf));
-    const own = ownFlagsSchema.parse(flags.values);
-    const prompts = promptsOf(own['prompts-file'], flags.positionals);
-    const settings = answerSettings(config, own.stop, own['ignore-eos']);
+    const prompts = promptsOf(flags['prompts-file'], positionals);
+    const settings = answerSettings(config, flags.stop, flags['ignore-eos']);
     try {
-      await generate(config, prompts, settings, own.json);
+      await answerAll(config, prompts, settings, flags.json);
     } catch (error) {
       if (error instanceof ApiError) throw new UsageError(`${error.message}.`);
       if (error instanceof GenerationError) throw new UnavailableError(error.message);
       throw error;
     }
     return ExitCode.ok;
-  });
-}
+  },
+});
 
-async function generate(
+async function answerAll(
   config: GenerateConfig,
   prompts: readonly Prompt[],
   settings: AnswerSettings,
@@ -200,7 +173,7 @@ function answerSettings(config: GenerateConfig, stop: readonly string[], ignoreE
 /** Checks the stop strings with the rules of the request field `stop`. */
 function parseStop(stop: readonly string[]): readonly string[] {
   try {
-    return fields.parseBody(z.object({ stop: fields.stopSequences('--stop') }), { stop }).stop;
+    return parseBody(z.object({ stop: fields.stopSequences('--stop') }), { stop }).stop;
   } catch (error) {
     throw new UsageError(`${(error as Error).message}.`);
   }

@@ -1,10 +1,5 @@
-/** `runnel inspect`: says what a model file is and whether it can be served here. */
-
 import * as z from 'zod';
-import { parseFlags } from '../config/flags.ts';
-import { prose } from '../config/help.ts';
-import { backendFaults, backendOf, runnerSettings } from '../config/runner-settings.ts';
-import { mergeSettings, type SettingTable, settingsHelp } from '../config/settings.ts';
+import { backendFaults, backendOf } from '../config/runner-settings.ts';
 import { ExitCode, refuse, UsageError } from '../errors/exit-code.ts';
 import type { Model } from '../models/model.ts';
 import { resolveModel } from '../models/model-cache.ts';
@@ -13,53 +8,13 @@ import { ModelReader } from '../models/reader/model-reader.ts';
 import type { TemplateFacts } from '../prompt/template-features.ts';
 import { diagnose } from '../runner/backends/diagnosis.ts';
 import { inspectBy, type RunnerInspection } from '../runner/backends/model-memory.ts';
-import { reporting } from './report.ts';
-
-const inspectSettings = {
-  backend: runnerSettings.backend,
-  runner: runnerSettings.runner,
-  'cuda-runner': runnerSettings['cuda-runner'],
-  'gpu-device': runnerSettings['gpu-device'],
-} as const satisfies SettingTable;
+import { command, jsonFlag } from './command.ts';
+import { deviceSettings } from './doctor.ts';
 
 /** The limit of --batch, equal to the runners' limit of --max-num-seqs. */
 const maxBatch = 1024;
 /** The limit of --context. Up to this position, angles are exact. */
 const maxContext = 2 ** 20;
-
-const ownFlags = {
-  context: { type: 'string' },
-  batch: { type: 'string' },
-  json: { type: 'boolean' },
-} as const;
-
-export function inspectUsage(): string {
-  return [
-    'Usage: runnel inspect MODEL [--json] [options]',
-    '',
-    prose(
-      'Says what a model file contains, what its tokenizer and chat template are, and how much memory serving it needs. The exit status is 0 if `runnel serve` with the same options can serve it on this machine; else 69, with the reason.',
-    ),
-    '',
-    settingsHelp(inspectSettings, [
-      {
-        group: 'Model',
-        flag: '--context N',
-        help: "Maximum tokens of a prompt and its answer together (default: the model's context)",
-      },
-      {
-        group: 'Model',
-        flag: '--batch N',
-        help: `Number of requests of this length at once, 1 to ${maxBatch} (default: 1)`,
-      },
-      { group: 'Input and output', flag: '--json', help: 'Print a JSON object' },
-    ]),
-    '',
-    'Examples:',
-    '  runnel inspect smollm2',
-    '  runnel inspect model.gguf --json --context 4096 --batch 8',
-  ].join('\n');
-}
 
 /** The output of the command. Null means that a value is not known. */
 export interface Inspection {
@@ -90,16 +45,35 @@ export interface Inspection {
   readonly obstacle: string | null;
 }
 
-/** Returns the exit code. */
-export function inspectCommand(args: string[]): Promise<number> {
-  return reporting(async () => {
-    const flags = parseFlags(inspectSettings, args, { options: ownFlags, allowPositionals: true });
-    const { config, sourceOf } = mergeSettings(inspectSettings, flags, process.env);
+/** `runnel inspect`: says what a model file is and whether it can be served here. */
+export const inspect = command({
+  forms: ['inspect MODEL [--json] [options]'],
+  about:
+    'Says what a model file contains, what its tokenizer and chat template are, and how much memory serving it needs. The exit status is 0 if `runnel serve` with the same options can serve it on this machine; else 69, with the reason.',
+  settings: deviceSettings,
+  flags: {
+    context: {
+      type: 'string',
+      group: 'Model',
+      value: 'N',
+      help: "Maximum tokens of a prompt and its answer together (default: the model's context)",
+    },
+    batch: {
+      type: 'string',
+      group: 'Model',
+      value: 'N',
+      help: `Number of requests of this length at once, 1 to ${maxBatch} (default: 1)`,
+    },
+    json: jsonFlag('Print a JSON object'),
+  },
+  takesArguments: true,
+  examples: ['runnel inspect smollm2', 'runnel inspect model.gguf --json --context 4096 --batch 8'],
+  run: async ({ config, sourceOf, flags, positionals }) => {
     refuse(backendFaults(config, sourceOf));
-    const [name] = flags.positionals;
-    if (name === undefined || flags.positionals.length > 1) throw new UsageError('inspect takes one MODEL.');
-    const context = wholeNumber('context', flags.values.context, 2, maxContext);
-    const batch = wholeNumber('batch', flags.values.batch, 1, maxBatch) ?? 1;
+    const [name] = positionals;
+    if (name === undefined || positionals.length > 1) throw new UsageError('inspect takes one MODEL.');
+    const context = wholeNumber('context', flags.context, 2, maxContext);
+    const batch = wholeNumber('batch', flags.batch, 1, maxBatch) ?? 1;
     const path = resolveModel(name);
     const model = await loadModel(path);
     if (context !== undefined && context > model.contextLength)
@@ -119,10 +93,10 @@ export function inspectCommand(args: string[]): Promise<number> {
         ? (advice[0] ?? 'No runner can compute on this machine.')
         : await inspectBy(runner, { model: path, context, batch, gpuDevice });
     const inspection = { ...(await factsOf(model)), ...runnerFacts(told, batch), backend: serves };
-    process.stdout.write(`${flags.values.json === true ? JSON.stringify(inspection) : textOf(inspection)}\n`);
+    process.stdout.write(`${flags.json ? JSON.stringify(inspection) : textOf(inspection)}\n`);
     return inspection.obstacle === null ? ExitCode.ok : ExitCode.unavailable;
-  });
-}
+  },
+});
 
 function wholeNumber(name: string, value: unknown, min: number, max: number): number | undefined {
   if (value === undefined) return undefined;

@@ -1,62 +1,48 @@
-/** `runnel pull NAME`: fetches a model of the catalogue, or a file or folder from a hub, and prints its path. */
-
-import { parseArgs } from 'node:util';
-import { flagsHelp, prose } from '../config/help.ts';
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
 import { isHubName } from '../models/hub/hub-file.ts';
 import { DEFAULT_ENDPOINT, pullFromHub } from '../models/hub/pull-from-hub.ts';
 import { catalogue } from '../models/model-cache.ts';
-import { pull } from '../models/pull.ts';
-import { reporting } from './report.ts';
+import { pull as pullNamed } from '../models/pull.ts';
+import { command, jsonFlag } from './command.ts';
 
-export function pullUsage(): string {
-  const rows = catalogue.map(
-    ({ name, description, licence }) => `  ${name.padEnd(10)}${description}; ${licence}`,
-  );
-  return [
-    'Usage: runnel pull [--json] NAME',
-    '       runnel pull [--json] [--endpoint URL] hf:OWNER/REPO[/FILE.gguf]',
-    '',
+const named = catalogue.map(
+  ({ name, description, licence }) => `  ${name.padEnd(10)}${description}; ${licence}`,
+);
+
+/** `runnel pull NAME`: fetches a model of the catalogue, or a file or folder from a hub, and prints its path. */
+export const pull = command({
+  forms: ['pull [--json] NAME', 'pull [--json] [--endpoint URL] hf:OWNER/REPO[/FILE.gguf]'],
+  about: [
     'Fetches a model and prints its path. These models have a name:',
-    ...rows,
+    ...named,
     '',
-    prose(
-      'hf:OWNER/REPO fetches a folder of a hub: config.json, tokenizer.json, the other files that serving uses, and weights as safetensors. hf:OWNER/REPO/FILE.gguf fetches one file. Both go into the cache of Hugging Face’s tools (HF_HUB_CACHE, or hub in HF_HOME, or ~/.cache/huggingface/hub). An interrupted fetch continues where it stopped.',
-    ),
-    '',
-    flagsHelp([
-      {
-        group: 'Connection',
-        flag: '--endpoint URL',
-        help: `URL of the hub (default: HF_ENDPOINT, or ${DEFAULT_ENDPOINT})`,
-      },
-      { group: 'Input and output', flag: '--json', help: 'Print {"name", "path"}' },
-    ]),
+    'hf:OWNER/REPO fetches a folder of a hub: config.json, tokenizer.json, the other files that serving uses, and weights as safetensors. hf:OWNER/REPO/FILE.gguf fetches one file. Both go into the cache of Hugging Face’s tools (HF_HUB_CACHE, or hub in HF_HOME, or ~/.cache/huggingface/hub). An interrupted fetch continues where it stopped.',
     '',
     'HF_TOKEN, if set, is sent to the hub and to no other host.',
-    '',
-    'Examples:',
-    '  runnel pull smollm2',
-    '  runnel pull hf:HuggingFaceTB/SmolLM2-360M-Instruct',
-    '  runnel serve --model "$(runnel pull smollm2)"',
-  ].join('\n');
-}
-
-/** Returns the exit code. */
-export function pullCommand(args: string[]): Promise<number> {
-  return reporting(async () => {
-    const options = {
-      endpoint: { type: 'string' },
-      json: { type: 'boolean', default: false },
-    } as const;
-    const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+  ].join('\n'),
+  flags: {
+    endpoint: {
+      type: 'string',
+      group: 'Connection',
+      value: 'URL',
+      help: `URL of the hub (default: HF_ENDPOINT, or ${DEFAULT_ENDPOINT})`,
+    },
+    json: jsonFlag('Print {"name", "path"}'),
+  },
+  takesArguments: true,
+  examples: [
+    'runnel pull smollm2',
+    'runnel pull hf:HuggingFaceTB/SmolLM2-360M-Instruct',
+    'runnel serve --model "$(runnel pull smollm2)"',
+  ],
+  run: async ({ flags, positionals }) => {
     const [name] = positionals;
     if (name === undefined || positionals.length !== 1) throw noSuchModel(positionals);
-    const path = await pullByName(name, values.endpoint);
-    process.stdout.write(`${values.json ? JSON.stringify({ name, path }) : path}\n`);
+    const path = await pullByName(name, flags.endpoint);
+    process.stdout.write(`${flags.json ? JSON.stringify({ name, path }) : path}\n`);
     return ExitCode.ok;
-  });
-}
+  },
+});
 
 /**
  * Returns the path of a model, which is fetched if it is missing. Progress is written to stderr. Throws PullError, and
@@ -74,7 +60,7 @@ export async function pullByName(name: string, endpoint?: string): Promise<strin
   if (endpoint !== undefined) throw new UsageError('--endpoint is for names that begin with hf:.');
   const entry = catalogue.find((candidate) => candidate.name === name);
   if (entry === undefined) throw noSuchModel([name]);
-  return pull(entry, process.stderr);
+  return pullNamed(entry, process.stderr);
 }
 
 function noSuchModel(names: readonly string[]): UsageError {

@@ -1,8 +1,7 @@
 /**
  * How commands fail: with an exit status and a sentence on stderr, or several sentences for a command line with several faults.
  */
-
-import { RefusedError } from '../client/refused-error.ts';
+import { RefusedError } from '../client/server.ts';
 import { BindError, ExitCode, UnavailableError, UsageError } from '../errors/exit-code.ts';
 import { ModelFileError } from '../errors/model-file-error.ts';
 import { JournalError } from '../journal/journal-error.ts';

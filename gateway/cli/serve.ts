@@ -1,15 +1,16 @@
-import { type Config, configHelp, hasSeveralModels, printConfig, readConfig } from '../config/config.ts';
-import { prose } from '../config/help.ts';
+import { type Config, hasSeveralModels, printConfig, readConfig } from '../config/config.ts';
+import { serveSettings } from '../config/serve-settings.ts';
+import { settingsHelp } from '../config/settings.ts';
 import { ExitCode } from '../errors/exit-code.ts';
 import { modelIdOf } from '../models/model.ts';
 import { type ModelRegistry, workerStatus } from '../models/model-registry.ts';
 import { endSignal } from '../system/end-signal.ts';
 import { randomIds } from '../system/ids.ts';
-import { createNotifier } from '../systemd/notifier.ts';
+import { createNotifier, statusLine } from '../systemd/notifier.ts';
 import { passedSocket } from '../systemd/passed-socket.ts';
-import { statusLine } from '../systemd/status-line.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
 import { firstKind } from './choose-launcher.ts';
+import { type Command, type Flag, helpOf, usageOf } from './command.ts';
 import { Gateway } from './gateway.ts';
 import { modelsOf } from './model-list.ts';
 import { announced } from './reload.ts';
@@ -18,43 +19,42 @@ import { guardRules } from './server-settings.ts';
 import { announceRun } from './servers/run-folder.ts';
 import { curlLine, formatAddress, startupBanner } from './startup-banner.ts';
 
-export function serveUsage(): string {
-  return [
-    'Usage: runnel serve --model MODEL [options]',
-    '',
-    prose(
-      'Serves one or several models over HTTP. After SIGTERM or SIGINT it finishes open requests, then ends.',
-    ),
-    '',
-    configHelp([
-      { group: 'General', flag: PRINT_CONFIG, help: 'Print all resulting settings as such a file, and exit' },
-    ]),
-    '',
-    'Examples:',
-    '  runnel serve --model smollm2',
-    '  runnel serve --model chat=smollm2 --model other=model.gguf --port 0',
-    '  runnel serve --model smollm2 --max-num-seqs 16 --print-config',
-  ].join('\n');
-}
+const ownFlags = {
+  'print-config': {
+    type: 'boolean',
+    group: 'General',
+    help: 'Print all resulting settings as such a file, and exit',
+  },
+} as const satisfies Record<string, Flag>;
 
 /** `runnel serve`: listens for HTTP first, then loads the model, and serves until it is told to end. */
-export function serveCommand(args: string[]): Promise<number> {
-  return reporting(async () => {
-    const isPrinted = args.includes(PRINT_CONFIG);
-    const config = readConfig(
-      args.filter((arg) => arg !== PRINT_CONFIG),
-      process.env,
-    );
-    if (!isPrinted) return serve(config, () => readConfig(args, process.env));
-    process.stdout.write(printConfig(config));
-    return ExitCode.ok;
-  });
-}
-
-const PRINT_CONFIG = '--print-config';
+export const serve: Command = {
+  usage: () =>
+    usageOf(
+      {
+        forms: ['serve --model MODEL [options]'],
+        about:
+          'Serves one or several models over HTTP. After SIGTERM or SIGINT it finishes open requests, then ends.',
+        examples: [
+          'runnel serve --model smollm2',
+          'runnel serve --model chat=smollm2 --model other=model.gguf --port 0',
+          'runnel serve --model smollm2 --max-num-seqs 16 --print-config',
+        ],
+      },
+      settingsHelp(serveSettings, helpOf(ownFlags)),
+    ),
+  run: (args) =>
+    reporting(async () => {
+      const own = args.filter((arg) => arg !== '--print-config');
+      const config = readConfig(own, process.env);
+      if (own.length === args.length) return serveWith(config, () => readConfig(args, process.env));
+      process.stdout.write(printConfig(config));
+      return ExitCode.ok;
+    }),
+};
 
 /** Starts the log and serves. From the first line on, stderr has only lines of the log, errors included. */
-function serve(config: Config, readAgain: () => Config): Promise<number> {
+function serveWith(config: Config, readAgain: () => Config): Promise<number> {
   const about: LogFields = {
     worker_id: config['worker-id'] ?? randomIds.uuid(),
     model: hasSeveralModels(config) ? undefined : modelsOf(config)[0]?.path,

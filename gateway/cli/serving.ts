@@ -14,9 +14,8 @@ import { crashKind, type RunnerCrash } from '../runner/supervision/exit-policy.t
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import type { RunnerLauncher } from '../runner/supervision/runner-spec.ts';
 import { systemClock } from '../system/clock.ts';
-import type { Log } from '../telemetry/log.ts';
+import { type Log, runnerLog } from '../telemetry/log.ts';
 import { Metrics } from '../telemetry/metrics.ts';
-import { runnerLog } from '../telemetry/runner-log.ts';
 import { chooseLauncher } from './choose-launcher.ts';
 import { memoryNeedOf } from './memory-need.ts';
 import { modelsOf, type NamedModel } from './model-list.ts';

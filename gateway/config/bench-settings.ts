@@ -1,7 +1,6 @@
 import { clientSettings } from './client-settings.ts';
-import type { HelpFlag } from './help.ts';
 import { decimal, decimals, text, whole, wholes } from './kinds.ts';
-import { type ConfigOf, type SettingTable, settingsHelp } from './settings.ts';
+import type { ConfigOf, SettingTable } from './settings.ts';
 
 /** The settings of `runnel bench`. */
 export const benchSettings = {
@@ -79,7 +78,3 @@ export const benchSettings = {
 } as const satisfies SettingTable;
 
 export type BenchConfig = ConfigOf<typeof benchSettings>;
-
-export function benchHelp(own: readonly HelpFlag[]): string {
-  return settingsHelp(benchSettings, own);
-}

@@ -1,7 +1,6 @@
 import { clientSettings } from './client-settings.ts';
-import type { HelpFlag } from './help.ts';
 import { decimal, text, whole } from './kinds.ts';
-import { type ConfigOf, type SettingTable, settingsHelp } from './settings.ts';
+import type { ConfigOf, SettingTable } from './settings.ts';
 
 /** The settings of `runnel chat`. Sampling settings are sent only if they are given. */
 export const chatSettings = {
@@ -45,7 +44,3 @@ export const chatSettings = {
 } as const satisfies SettingTable;
 
 export type ChatConfig = ConfigOf<typeof chatSettings>;
-
-export function chatHelp(own: readonly HelpFlag[]): string {
-  return settingsHelp(chatSettings, own);
-}

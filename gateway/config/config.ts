@@ -2,11 +2,10 @@ import { refuse } from '../errors/exit-code.ts';
 import { notRunnable } from '../runner/backends/devices.ts';
 import { passedSocket } from '../systemd/passed-socket.ts';
 import { parseFlags } from './flags.ts';
-import type { HelpFlag } from './help.ts';
 import { isLoopback, isUnspecified } from './kinds.ts';
 import { backendOf, runnerFaults, UNKNOWN_TO } from './runner-settings.ts';
 import { serveSettings } from './serve-settings.ts';
-import { type ConfigOf, type Merged, mergeSettings, settingsHelp } from './settings.ts';
+import { type ConfigOf, type Merged, mergeSettings } from './settings.ts';
 
 /** The settings of `runnel serve`. */
 export type Config = ConfigOf<typeof serveSettings>;
@@ -172,8 +171,4 @@ export function printConfig(config: Config): string {
     ([name, value]) => !unknown.includes(name) || (name === 'gpu-device' && value === -1),
   );
   return `${JSON.stringify(Object.fromEntries(printed), null, 2)}\n`;
-}
-
-export function configHelp(own: readonly HelpFlag[]): string {
-  return settingsHelp(serveSettings, own);
 }

@@ -9,9 +9,9 @@ interface More {
   readonly allowPositionals?: boolean;
 }
 
-/** Parses the flags of the table, its aliases, --config and the flags of `more`. */
-export function parseFlags(table: SettingTable, args: readonly string[], more: More = {}): Flags {
-  const options = { ...optionsOf(table), ...more.options };
+/** Parses the flags of the table, its aliases and --config, if there is a table, and the flags of `more`. */
+export function parseFlags(table: SettingTable | undefined, args: readonly string[], more: More = {}): Flags {
+  const options = { ...(table && optionsOf(table)), ...more.options };
   const { allowPositionals = false } = more;
   const joined = withNegatives(args, options);
   try {

@@ -1,7 +1,6 @@
-import type { HelpFlag } from './help.ts';
 import { decimal, seed, whole } from './kinds.ts';
 import { runnerSettings } from './runner-settings.ts';
-import { type ConfigOf, type SettingTable, settingsHelp } from './settings.ts';
+import type { ConfigOf, SettingTable } from './settings.ts';
 
 /** The settings of `runnel generate`. Sampling parameters have the same ranges as in requests. */
 export const generateSettings = {
@@ -79,7 +78,3 @@ export const generateSettings = {
 } as const satisfies SettingTable;
 
 export type GenerateConfig = ConfigOf<typeof generateSettings>;
-
-export function generateHelp(own: readonly HelpFlag[]): string {
-  return settingsHelp(generateSettings, own);
-}

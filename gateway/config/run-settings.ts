@@ -1,6 +1,5 @@
 import { chatSettings } from './chat-settings.ts';
-import type { HelpFlag } from './help.ts';
-import { type ConfigOf, type SettingTable, settingsHelp } from './settings.ts';
+import type { ConfigOf, SettingTable } from './settings.ts';
 
 const { url: _found, model: _positional, ...rest } = chatSettings;
 
@@ -8,7 +7,3 @@ const { url: _found, model: _positional, ...rest } = chatSettings;
 export const runSettings = rest satisfies SettingTable;
 
 export type RunConfig = ConfigOf<typeof runSettings>;
-
-export function runHelp(own: readonly HelpFlag[]): string {
-  return settingsHelp(runSettings, own);
-}

@@ -1,5 +1,5 @@
 import type { GenerateRequest, Runner } from '../runner/runner.ts';
-import { turnEnd } from '../system/turn-end.ts';
+import { turnEnd } from '../system/turns.ts';
 import { type AnswerOptions, type AnswerPart, TextStream } from './text-stream.ts';
 
 /** Gets the texts of several answers. */

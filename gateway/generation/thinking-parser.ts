@@ -1,5 +1,8 @@
 import type { ThinkingFormat } from '../prompt/thinking-format.ts';
+import type { ThinkingLimit } from '../runner/runner.ts';
+import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { begunUnits } from './begun-mark.ts';
+import { decodeAll } from './text-decoder.ts';
 
 /** How an answer thinks, if it thinks at all. */
 export interface Thinking {
@@ -111,4 +114,22 @@ function withoutBreaks(text: string): string {
   const least = Math.max(length - maxHeldBreaks, 0);
   while (length > least && (text[length - 1] === '\n' || text[length - 1] === '\r')) length--;
   return text.slice(0, length);
+}
+
+/** A limit of thinking as data, from which any process makes the same limit. */
+export interface ThinkingLimitFacts extends Omit<ThinkingLimit, 'isThinking'> {
+  /** How the limited answer thinks. */
+  readonly thinking: Thinking;
+}
+
+export function thinkingLimit(
+  { maxTokens, endIds, thinking }: ThinkingLimitFacts,
+  tokenizer: Tokenizer,
+): ThinkingLimit {
+  const isThinking = (tokenIds: readonly number[]): boolean | undefined => {
+    const parser = new ThinkingParser(thinking);
+    parser.push(decodeAll(tokenizer, tokenIds));
+    return parser.isThinking;
+  };
+  return { maxTokens, endIds, isThinking };
 }

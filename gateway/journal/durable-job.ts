@@ -1,5 +1,5 @@
 import { type AnswerEnd, PartialAnswers, TextStream } from '../generation/text-stream.ts';
-import { thinkingLimit } from '../generation/thinking-limit.ts';
+import { thinkingLimit } from '../generation/thinking-parser.ts';
 import {
   GenerationError,
   type GenerationHandle,

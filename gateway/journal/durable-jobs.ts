@@ -1,6 +1,5 @@
 import { spellingsOf } from '../generation/spellings.ts';
-import type { ThinkingLimitFacts } from '../generation/thinking-limit.ts';
-import type { Thinking } from '../generation/thinking-parser.ts';
+import type { Thinking, ThinkingLimitFacts } from '../generation/thinking-parser.ts';
 import type { Model } from '../models/model.ts';
 import { type ModelRegistry, UnknownModelError } from '../models/model-registry.ts';
 import {

@@ -1,6 +1,6 @@
 import { Packr, Unpackr } from 'msgpackr/pack';
 import * as z from 'zod';
-import type { ThinkingLimitFacts } from '../generation/thinking-limit.ts';
+import type { ThinkingLimitFacts } from '../generation/thinking-parser.ts';
 import { type GenerateRequest, GenerationError, type TokenLogprobs } from '../runner/runner.ts';
 import type { LogEnd, TokenLogContent } from './token-log.ts';
 

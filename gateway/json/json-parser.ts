@@ -3,8 +3,7 @@
  * than JSON.parse where a body could be ambiguous or expensive: no member twice, and bounds on depth and on the number of
  * objects and members. A megabyte takes some tens of milliseconds at most, whatever it contains.
  */
-
-import { shown } from '../errors/shown.ts';
+import { shown } from '../errors/api-error.ts';
 
 /** Bounds of a body in any encoding. */
 export const bodyBounds = {

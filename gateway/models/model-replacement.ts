@@ -1,7 +1,6 @@
 import { GenerationError, type ModelChange } from '../runner/runner.ts';
 import type { RunnerEvent, RunnerEventName } from '../runner/supervision/runner-event.ts';
-import type { Clock } from '../system/clock.ts';
-import { settlesWithin } from '../system/settles-within.ts';
+import { type Clock, settlesWithin } from '../system/clock.ts';
 import type { Deployment, Loaded } from './loaded-model.ts';
 import { modelIdOf } from './model.ts';
 import type { ModelSlot } from './model-slot.ts';

@@ -1,7 +1,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ModelFileError } from '../errors/model-file-error.ts';
-import { isShortage } from '../system/shortage.ts';
+import { isShortage } from '../errors/unavailable-error.ts';
 import { BpeTokenizer } from '../tokenizer/bpe-tokenizer.ts';
 import {
   maxShards,
@@ -17,7 +17,7 @@ import { ModelReader } from './reader/model-reader.ts';
 
 /** How model files are read; tests replace it. */
 export interface ModelFiles {
-  /** Identity of the files at this path now. Rejects only in a shortage of the machine (shortage.ts). */
+  /** Identity of the files at this path now. Rejects only in a shortage of the machine. */
   identity(path: string): Promise<string>;
   /** Throws ModelFileError if the files cannot be used. */
   load(path: string): Promise<Model>;
@@ -54,7 +54,7 @@ export class ModelSlot {
     return this.#model;
   }
 
-  /** Identity of the files on disk now, whatever has been read. Rejects only in a shortage of the machine (shortage.ts). */
+  /** Identity of the files on disk now, whatever has been read. Rejects only in a shortage of the machine. */
   identity(): Promise<string> {
     return this.#files.identity(this.path);
   }

@@ -1,14 +1,10 @@
 import { type Context, Hono } from 'hono';
+import * as z from 'zod';
+import { nativeGroup } from '../api/native/group.ts';
 import { ApiError } from '../errors/api-error.ts';
-import type { BuiltPage, PageFile } from './built-page.ts';
-
-/** What the server offers to people with a browser. */
-export interface Playground {
-  /** Undefined if the page was not built. */
-  readonly page: BuiltPage | undefined;
-  /** Kills the runner with this process id. Returns false if there is none. Undefined if killing is not allowed. */
-  readonly killRunner: ((pid: number) => boolean) | undefined;
-}
+import type { Answer, Operation, RouteGroup } from '../server/route-group.ts';
+import type { PageFile } from './built-page.ts';
+import type { Playground } from './playground.ts';
 
 /**
  * The page may load scripts, styles and images from this server only and send requests only to it. Inline code is not allowed,
@@ -25,11 +21,11 @@ const POLICY = [
 const YEAR_SEC = 31_536_000;
 
 /** The paths that need no key: the page has nothing that is not in the sources, and asks for a key itself. */
-export function pathsOfPage({ page }: Playground): readonly string[] {
+function pathsOfPage({ page }: Playground): readonly string[] {
   return ['/', ...(page?.keys() ?? [])];
 }
 
-export function playgroundRoutes({ page }: Playground): Hono {
+function playgroundRoutes({ page }: Playground): Hono {
   const app = new Hono();
   if (page === undefined) {
     app.get('/', () => {
@@ -54,4 +50,40 @@ function answerFile(c: Context, { content, type, etag, isImmutable }: PageFile):
   const known = c.req.header('if-none-match')?.split(',') ?? [];
   if (known.some((tag) => tag.trim().replace(/^W\//, '') === etag)) return c.body(null, 304, headers);
   return c.body(content, 200, { ...headers, 'content-length': String(content.length) });
+}
+
+const TEXT = { whole: z.string() };
+
+const page: Answer = { description: 'The playground.', content: { 'text/html': TEXT } };
+const file: Answer = {
+  description: 'A file of the playground.',
+  content: { 'text/javascript': TEXT, 'text/css': TEXT, 'image/svg+xml': TEXT },
+};
+
+const operations: readonly Operation[] = [
+  {
+    method: 'get',
+    path: '/',
+    summary: 'The playground: a chat page for browsers',
+    answers: { 200: page },
+  },
+  {
+    method: 'get',
+    path: '/playground/{name}',
+    summary: 'A file that the playground loads',
+    answers: { 200: file },
+  },
+];
+
+/** The route group of the page, which needs no key. Its errors have the form of the native API. */
+export function pageGroup(playground: Playground): RouteGroup {
+  return {
+    ...nativeGroup,
+    name: 'playground',
+    paths: pathsOfPage(playground),
+    access: 'everybody',
+    generating: [],
+    operations,
+    routes: () => playgroundRoutes(playground),
+  };
 }

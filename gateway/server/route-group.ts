@@ -1,7 +1,8 @@
-import type { Context, Hono, MiddlewareHandler } from 'hono';
+import type { Context, Handler, Hono, MiddlewareHandler } from 'hono';
 import type { z } from 'zod';
 import type { ApiError } from '../errors/api-error.ts';
 import type { DurableJobs } from '../journal/durable-jobs.ts';
+import { JSON_TYPE } from '../json/json-text.ts';
 import type { ModelRegistry } from '../models/model-registry.ts';
 import type { Pooling } from '../runner/runner.ts';
 import type { Clock } from '../system/clock.ts';
@@ -9,8 +10,7 @@ import type { Ids } from '../system/ids.ts';
 import type { CrashReport } from '../telemetry/crash-reports.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { ByteBudget } from './guard/byte-budget.ts';
-import type { Operation } from './operation.ts';
+import type { ByteBudget } from './guard/bodies.ts';
 
 declare module 'hono' {
   interface ContextVariableMap {
@@ -81,9 +81,9 @@ export interface RouteGroup {
   readonly access: Access;
   /** The paths of those routes, all POST, whose requests go to the runner. */
   readonly generating: readonly string[];
-  readonly routes: readonly ((deps: RouteDeps) => Hono)[];
-  /** The routes as /openapi.json describes them. */
   readonly operations: readonly Operation[];
+  /** The routes whose operations have no handler, because they share a state. */
+  readonly routes?: (deps: RouteDeps) => Hono;
   /** The schema of the body that errorAnswer makes. */
   readonly errorSchema: z.ZodType;
   /**
@@ -123,4 +123,70 @@ export function assignGroup(groups: readonly RouteGroup[], ids: Ids): Middleware
     if (begin === undefined) await next();
     else return begin(c, next);
   };
+}
+
+/** One route: how it is answered, and how /openapi.json describes it. */
+export interface Operation {
+  readonly method: 'get' | 'post' | 'delete';
+  /** The path in OpenAPI's notation, such as `/v1/models/{name}`. A {name} may have slashes, as names of models do. */
+  readonly path: string;
+  /** Makes the handler, once for each application. Returns undefined if the settings leave the route out. */
+  readonly handler?: (deps: RouteDeps) => Handler | undefined;
+  readonly summary: string;
+  /** The schema that the body is checked by. */
+  readonly body?: z.ZodType;
+  /** Whether a request without a body is served too. */
+  readonly isBodyOptional?: boolean;
+  /** Media types of the body besides JSON. */
+  readonly bodyTypes?: readonly string[];
+  /** The request's headers: a description by name. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** The parameters of the query string: a description by name. */
+  readonly query?: Readonly<Record<string, string>>;
+  /** The successful answers, by status. */
+  readonly answers: Readonly<Record<number, Answer>>;
+}
+
+export interface Answer {
+  readonly description: string;
+  /** The content by media type. */
+  readonly content: Readonly<Record<string, Content>>;
+}
+
+/** The content of an answer: a whole body, or the schema of each of its lines or events. */
+export type Content =
+  | { readonly whole: z.ZodType }
+  | { readonly lines: z.ZodType }
+  | { readonly events: Events };
+
+/** Server-sent events. */
+export interface Events {
+  /** The schema of an event's data, by the event's name. */
+  readonly named?: Readonly<Record<string, z.ZodType>>;
+  /** The schema of the data of events without a name. */
+  readonly unnamed?: z.ZodType;
+  /** The data of the last event, which is not JSON. */
+  readonly last?: string;
+}
+
+export const SSE_TYPE = 'text/event-stream';
+
+/** An answer in JSON. */
+export function json(description: string, whole: z.ZodType): Answer {
+  return { description, content: { [JSON_TYPE]: { whole } } };
+}
+
+/** An answer in JSON, or a stream of events if the request asks for one. */
+export function jsonOrEvents(description: string, whole: z.ZodType, events: Events): Answer {
+  return { description, content: { [JSON_TYPE]: { whole }, [SSE_TYPE]: { events } } };
+}
+
+/** An answer in JSON, or a stream of JSON lines. */
+export function jsonOrLines(description: string, whole: z.ZodType, lines: z.ZodType): Answer {
+  return { description, content: { 'application/x-ndjson': { lines }, [JSON_TYPE]: { whole } } };
+}
+
+/** The route's path in Hono's notation. */
+export function pathOf({ path }: Operation): string {
+  return path.replaceAll(/\{(\w+)\}/g, (_, name) => (name === 'name' ? ':name{.+}' : `:${name}`));
 }

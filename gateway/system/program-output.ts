@@ -1,7 +1,6 @@
 /** Runs a program for its output. */
 import type { Result } from 'execa';
-import { scrubEnvironment } from './environment.ts';
-import { startProgram } from './start-program.ts';
+import { scrubEnvironment, startProgram } from './start-program.ts';
 
 export interface ProgramLimits {
   readonly timeoutMs: number;

@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
-import { identityOf, isRunning } from './process-identity.ts';
+import { identityOf, isRunning } from './process-stat.ts';
 
 /** A file for each running server, by which commands of the same user find it. */
 

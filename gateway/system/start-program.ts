@@ -1,5 +1,6 @@
 import type { ChildProcess } from 'node:child_process';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+
 // Not imported later, when connections may have taken the descriptors that its files need.
 import { execa, type Options, type ResultPromise } from 'execa';
 import { NoDescriptorsError, withSpawnReserve } from './spawn-reserve.ts';
@@ -34,4 +35,21 @@ export function startProgram<Chosen extends Options>(
       unsubscribe(CREATED, onCreated);
     }
   });
+}
+
+/**
+ * The environment of a runner: the gateway's own, without variables that a runner taken over by a malicious model file could
+ * misuse, such as systemd's sockets and anything that looks like a secret.
+ */
+const serviceNames = /^(NOTIFY_SOCKET|WATCHDOG_.*|LISTEN_.*|MAINPID|CREDENTIALS_DIRECTORY|SSH_AUTH_SOCK)$/;
+const secretNames = /KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|AUTH/i;
+/** A password in a URL, as in that of a proxy. */
+const passwordInUrl = /:\/\/[^/:\s@]*:[^/\s@]*@/;
+
+export function scrubEnvironment(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  const kept = Object.entries(environment).filter(
+    ([name, value]) =>
+      !serviceNames.test(name) && !secretNames.test(name) && !passwordInUrl.test(value ?? ''),
+  );
+  return Object.fromEntries(kept);
 }

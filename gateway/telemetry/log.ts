@@ -1,5 +1,5 @@
 import { type DestinationStream, pino } from 'pino';
-import type { LogEvent } from './log-events.ts';
+import { type RunnerEvent, runnerEventNames } from '../runner/supervision/runner-event.ts';
 import { stderrWriter } from './log-writer.ts';
 
 /**
@@ -52,4 +52,59 @@ function logTo(destination: DestinationStream, level: LogLevel, fields: () => Re
 
 function levelName(label: string): { level: string } {
   return { level: label };
+}
+
+/** Every event of the log. docs/operations.md says when each is logged. */
+export const LOG_EVENTS = [
+  'startup',
+  'listening',
+  'ready',
+  'shutdown',
+  'stopped',
+  'error',
+  'connections_limited',
+  'request',
+  'client_stalled',
+  'execute_start',
+  'execute_end',
+  'unusual_sampling',
+  'fields_ignored',
+  'settings_not_applied',
+  'settings_unusable',
+  'keys_reloaded',
+  'keys_unusable',
+  'callback_sent',
+  'callback_skipped',
+  'systemd_notify_failed',
+  'model_unloaded',
+  'journal_opened',
+  'journal_off',
+  'journal_unavailable',
+  'journal_damaged',
+  'journal_entry_damaged',
+  'journal_failed',
+  'durable_resumed',
+  'durable_waiting',
+  'durable_lost',
+  'crash_report_failed',
+  'recording_not_kept',
+  'run_file_unwritten',
+  'log_lines_dropped',
+  ...runnerEventNames,
+] as const;
+
+export type LogEvent = (typeof LOG_EVENTS)[number];
+
+/** Writes events of runners to the log. The lines' keys are in snake_case. */
+export function runnerLog(log: Log): (event: RunnerEvent) => void {
+  return ({ level, event, ...fields }) => log[level]({ event, ...inSnakeCase(fields) });
+}
+
+export function inSnakeCase(fields: object): Record<string, unknown> {
+  const entries = Object.entries(fields).map(([name, value]) => [snakeCase(name), value] as const);
+  return Object.fromEntries(entries);
+}
+
+function snakeCase(name: string): string {
+  return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }

@@ -36,7 +36,7 @@ interface Cut {
 
 async function runCut({ request, expected, tokens, numPromptTokens }: Cut): Promise<void> {
   const where = `${request.name}, cut after ${tokens} tokens`;
-  await servedTiny({ deaths: [{ fault: `kill@step:${tokens}` }], flags: FLAGS }, async (served) => {
+  await servedTiny({ deaths: [`kill@step:${tokens}`], flags: FLAGS }, async (served) => {
     const { digest } = await served.ask(request);
     assert.is(served.supervisor.status().restarts, 1, where);
     const position = deathPosition(served);
@@ -48,7 +48,7 @@ async function runCut({ request, expected, tokens, numPromptTokens }: Cut): Prom
 /** A runner that dies before its first step reports the position of the prompt's last token. */
 async function promptTokensOf(request: VariedRequest): Promise<number> {
   let numPromptTokens = 0;
-  await servedTiny({ deaths: [{ fault: 'kill@step:0' }] }, async (served) => {
+  await servedTiny({ deaths: ['kill@step:0'] }, async (served) => {
     await served.ask(request);
     numPromptTokens = deathPosition(served) + 1;
   });

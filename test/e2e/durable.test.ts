@@ -4,7 +4,7 @@ import OpenAI, { NotFoundError } from 'openai';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { TINY_MODEL } from '../fixtures/default-model.ts';
-import { Gateway } from '../fixtures/gateway.ts';
+import { Gateway, isAlive } from '../fixtures/gateway.ts';
 import { Random } from '../fixtures/random.ts';
 import { follow, type Returning } from '../fixtures/returning-client.ts';
 import { readEvents, type SseEvent } from '../fixtures/sse.ts';
@@ -25,6 +25,8 @@ const NUM_STREAMS = 20;
 const MODEL = basename(TINY_MODEL, '.gguf');
 const NUM_TOKENS = 300;
 const PATIENCE_MS = 60_000;
+/** In which a runner ends whose gateway was killed. */
+const ORPHAN_MS = 1000;
 
 const test = suite<{ gateways: Gateway[] }>('durable');
 
@@ -98,7 +100,7 @@ function told(events: readonly SseEvent[]): string {
     .join('\n');
 }
 
-test(`${KILLS} kills of the gateway change no byte of ${NUM_STREAMS} durable streams`, async ({
+test(`${KILLS} kills of the gateway leave no runner, its port free, and no byte of ${NUM_STREAMS} durable streams changed`, async ({
   gateways,
 }) => {
   const random = new Random(SEED === undefined ? undefined : Number(SEED));
@@ -154,7 +156,9 @@ test(`${KILLS} kills of the gateway change no byte of ${NUM_STREAMS} durable str
       await until(PATIENCE_MS, `Event ${place} (seed ${random.seed})`, () => {
         return numEvents >= place && new Set([...advanced, ...ended]).size === NUM_STREAMS;
       });
+      const { pid } = (await gateway.health()).runner;
       await gateway.stop('SIGKILL');
+      await until(ORPHAN_MS, 'The end of the runner', () => pid === null || !isAlive(pid));
       gateway = await start(port);
       advanced.clear();
       numKills += 1;

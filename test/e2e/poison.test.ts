@@ -64,7 +64,7 @@ test(`${ROUNDS} rounds of ${NUM_INNOCENTS} innocents and one that crashes the re
       requests = innocents(identityOf(served));
       expected = await answersOf(served, requests);
     });
-    await servedTiny({ deaths: Array(MAX_CRASHES + 1).fill({ fault }) }, async (served) => {
+    await servedTiny({ deaths: Array(MAX_CRASHES + 1).fill(fault) }, async (served) => {
       const { supervisor, eventsOf } = served;
       const poison = requestOf([20, POISON_ID, 21], 20, { modelIdentity: identityOf(served) });
       const before = random.below(NUM_INNOCENTS);

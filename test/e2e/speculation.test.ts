@@ -65,7 +65,7 @@ test('with drafts every route gives the same bytes among others', async () => {
 
 test('a crash between steps with drafts does not change the bytes', async () => {
   for (const step of [2, 5, 9, 14]) {
-    await servedTiny({ deaths: [{ fault: `kill@step:${step}` }], flags: ON }, async ({ ask, supervisor }) => {
+    await servedTiny({ deaths: [`kill@step:${step}`], flags: ON }, async ({ ask, supervisor }) => {
       const index = 1; // greedy, of one token
       assert.is((await ask(requests[index] as VariedRequest)).digest, expected[index], `step ${step}`);
       assert.is(supervisor.status().restarts, 1);

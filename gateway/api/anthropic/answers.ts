@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import type { ApiError } from '../../errors/api-error.ts';
 import { endedByFields, markFields } from '../answer-fields.ts';
 
 /** The answers of Anthropic's routes: the types that the encoders use, and the schemas in /openapi.json. */
@@ -29,8 +30,7 @@ const stopFields = {
   stop_sequence: z.string().nullable(),
 };
 const moreOfEnd = { ...endedByFields, ...markFields };
-const stop = z.object({ ...stopFields, ...moreOfEnd });
-export type Stop = z.infer<typeof stop>;
+export type Stop = z.infer<z.ZodObject<typeof stopFields & typeof moreOfEnd>>;
 
 const usage = z.object({
   input_tokens: z.int(),
@@ -85,3 +85,39 @@ export const messageEventSchemas = {
 
 type EventSchemas = typeof messageEventSchemas;
 export type MessageEvent = { [Name in keyof EventSchemas]: z.infer<EventSchemas[Name]> }[keyof EventSchemas];
+
+/** The error object that Anthropic's clients parse. It is also the data of an event in a stream that has begun. */
+export const anthropicErrorSchema = z
+  .object({
+    type: z.literal('error'),
+    error: z.object({
+      type: z.string(),
+      message: z.string(),
+      details: z.object({ error_code: z.string() }).optional(),
+    }),
+    request_id: z.string(),
+  })
+  .meta({ title: 'AnthropicError' });
+export type AnthropicErrorBody = z.infer<typeof anthropicErrorSchema>;
+
+/** The code of a request for a kept conversation. SDKs look for it, and go on without one. */
+export const THREAD_UNSUPPORTED = 'thread_unsupported_request';
+
+export function anthropicErrorBody(
+  { code, message, status }: ApiError,
+  requestId: string,
+): AnthropicErrorBody {
+  const details = code === THREAD_UNSUPPORTED ? { details: { error_code: code } } : {};
+  const type = ERROR_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error');
+  return { type: 'error', error: { type, message, ...details }, request_id: requestId };
+}
+
+const ERROR_TYPES: Partial<Record<ApiError['status'], string>> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+  503: 'overloaded_error',
+  504: 'timeout_error',
+};

@@ -2,16 +2,17 @@ import * as z from 'zod';
 import { memberOf } from '../../json/json-values.ts';
 import type { ChatMessage } from '../../prompt/chat-template.ts';
 import {
+  aboutImages,
   CallNames,
   chatMessage,
   MAX_MESSAGES,
   refuseContinuation,
   refuseSpeaker,
   TOO_MANY_MESSAGES,
+  textContent,
 } from '../conversation.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, inert, NO_ITEMS } from '../inert.ts';
-import { aboutImages, textContent } from '../text-content.ts';
+import { ANYTHING, type InertFields, inert, NO_ITEMS } from '../fields.ts';
 import { calledWith, toolName } from '../tools.ts';
 
 /** The messages of Anthropic's API: blocks of text, of thinking, of tool calls and of their results. */

@@ -1,15 +1,15 @@
-import { Hono } from 'hono';
+import type { Handler } from 'hono';
 import * as z from 'zod';
-import { renderChatText } from '../../calls/chat-prompt.ts';
+import { renderChatText } from '../../calls/prompt.ts';
 import { requireToolTemplate } from '../../calls/tool-offer.ts';
 import { readModel } from '../../calls/use-model.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
+import { parseBody } from '../body.ts';
 import { chatMessages } from '../chat-message.ts';
-import * as fields from '../fields.ts';
-import { toolFields } from '../function-tools.ts';
 import { readJson } from '../json.ts';
 import { longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
 import { checkTemplateFields, renderOptions, templateFields } from '../template-fields.ts';
+import { toolFields } from '../tools.ts';
 
 export const applyTemplateFields = {
   messages: chatMessages,
@@ -23,21 +23,16 @@ const schema = z
   .superRefine((request, ctx) => checkTemplateFields(ctx, request));
 
 /** Renders a conversation to the prompt that a chat makes of it, in llama-server's form. Works while no runner is up. */
-export function applyTemplateRoutes(deps: RouteDeps): Hono {
-  const app = new Hono();
-  const { answerBudget: budget } = deps;
-
-  app.post('/apply-template', async (c) => {
-    const request = fields.parseBody(schema, await readJson(c));
+export function applyTemplate(deps: RouteDeps): Handler {
+  return async (c) => {
+    const request = parseBody(schema, await readJson(c));
     const model = await readModel(request.model, deps);
     if (request.tools.length > 0) requireToolTemplate(model, 'tools');
     const tools = request.tools.map(({ definition }) => definition);
     const options = { ...renderOptions(request), tools, signal: c.req.raw.signal };
     const prompt = await renderChatText(model, request.messages, options);
-    return longAnswer(c, budget, 2 * prompt.length, promptJson(prompt));
-  });
-
-  return app;
+    return longAnswer(c, deps.answerBudget, 2 * prompt.length, promptJson(prompt));
+  };
 }
 
 /**

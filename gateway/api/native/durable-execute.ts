@@ -1,8 +1,7 @@
 import type { Context } from 'hono';
 import * as z from 'zod';
 import type { UsableModel } from '../../calls/use-model.ts';
-import { ApiError } from '../../errors/api-error.ts';
-import { shown } from '../../errors/shown.ts';
+import { ApiError, shown } from '../../errors/api-error.ts';
 import { TextStream } from '../../generation/text-stream.ts';
 import type { DurableJob } from '../../journal/durable-job.ts';
 import { JobExistsError } from '../../journal/journal-error.ts';

@@ -1,10 +1,8 @@
 import type { RouteGroup } from '../../server/route-group.ts';
 import { errorOfUnknownPath } from '../outside-answers.ts';
-import { applyTemplateRoutes } from './apply-template.ts';
 import { nativeErrorBody, nativeErrorSchema } from './errors.ts';
 import { executeRoutes } from './execute.ts';
 import { nativeOperations } from './operations.ts';
-import { tokenizeRoutes } from './tokenize.ts';
 
 /** The native API, and every path that belongs to no other group. */
 export const nativeGroup: RouteGroup = {
@@ -12,8 +10,8 @@ export const nativeGroup: RouteGroup = {
   paths: ['/*'],
   access: 'key',
   generating: ['/execute'],
-  routes: [executeRoutes, tokenizeRoutes, applyTemplateRoutes],
   operations: nativeOperations,
+  routes: executeRoutes,
   errorSchema: nativeErrorSchema,
   errorAnswer: (_, error) => {
     return { body: error.code === 'not_found' ? errorOfUnknownPath(error) : nativeErrorBody(error) };

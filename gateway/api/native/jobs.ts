@@ -1,5 +1,4 @@
-import { ApiError } from '../../errors/api-error.ts';
-import { shown } from '../../errors/shown.ts';
+import { ApiError, shown } from '../../errors/api-error.ts';
 import { cancelled } from '../../runner/runner.ts';
 
 /** A request under the id that its client gave it. */

@@ -1,5 +1,4 @@
-import { ApiError } from '../../errors/api-error.ts';
-import { shown } from '../../errors/shown.ts';
+import { ApiError, shown } from '../../errors/api-error.ts';
 import type { EventEncoder } from './events.ts';
 
 export const LAST_EVENT_HEADER = 'Last-Event-ID';

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { type Answer, json, type Operation, SSE_TYPE } from '../../server/operation.ts';
+import { type Answer, json, type Operation, SSE_TYPE } from '../../server/route-group.ts';
 import { MSGPACK_TYPE } from '../msgpack.ts';
 import {
   cancelledSchema,
@@ -8,12 +8,12 @@ import {
   promptSchema,
   tokenizedSchema,
 } from './answers.ts';
-import { applyTemplateFields } from './apply-template.ts';
+import { applyTemplate, applyTemplateFields } from './apply-template.ts';
 import { DEADLINE_HEADER } from './deadline.ts';
 import { cancelSchema } from './execute.ts';
 import { executeFields } from './execute-request.ts';
 import { LAST_EVENT_HEADER } from './numbered-events.ts';
-import { detokenizeSchema, tokenizeSchema } from './tokenize.ts';
+import { detokenize, detokenizeSchema, tokenize, tokenizeSchema } from './tokenize.ts';
 
 const executeBody = z
   .strictObject(executeFields)
@@ -65,6 +65,7 @@ export const nativeOperations: readonly Operation[] = [
   {
     method: 'post',
     path: '/tokenize',
+    handler: tokenize,
     summary: 'Text to the ids of its tokens',
     body: tokenizeSchema,
     answers: { 200: json('tokens: ids, or with_pieces objects of id and piece.', tokenizedSchema) },
@@ -72,6 +73,7 @@ export const nativeOperations: readonly Operation[] = [
   {
     method: 'post',
     path: '/detokenize',
+    handler: detokenize,
     summary: 'Ids of tokens to text',
     body: detokenizeSchema.meta({ required: ['tokens'] }),
     answers: { 200: json('content: the text.', detokenizedSchema) },
@@ -79,6 +81,7 @@ export const nativeOperations: readonly Operation[] = [
   {
     method: 'post',
     path: '/apply-template',
+    handler: applyTemplate,
     summary: 'A conversation as the prompt that the model reads',
     body: z.strictObject(applyTemplateFields),
     answers: { 200: json('prompt: the text.', promptSchema) },

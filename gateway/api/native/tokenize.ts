@@ -1,10 +1,11 @@
-import { Hono } from 'hono';
+import type { Handler } from 'hono';
 import * as z from 'zod';
-import { requireKnownIds } from '../../calls/token-ids.ts';
+import { requireKnownIds } from '../../calls/prompt.ts';
 import { readModel } from '../../calls/use-model.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { tokenText } from '../../tokenizer/utf8.ts';
+import { parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
 import { readJson } from '../json.ts';
 import { longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
@@ -25,29 +26,26 @@ export const detokenizeSchema = z.strictObject({
 /** The most ids that a piece is made of. */
 const PIECE_TOKENS = 1024;
 
-/** Text to ids and back, in llama-server's forms. Works while no runner is up. */
-export function tokenizeRoutes(deps: RouteDeps): Hono {
-  const app = new Hono();
-  const { answerBudget: budget } = deps;
-
-  app.post('/tokenize', async (c) => {
-    const { content, ...request } = fields.parseBody(tokenizeSchema, await readJson(c));
+/** Text to ids, in llama-server's form. Works while no runner is up, as detokenize does. */
+export function tokenize(deps: RouteDeps): Handler {
+  return async (c) => {
+    const { content, ...request } = parseBody(tokenizeSchema, await readJson(c));
     const { tokenizer } = await readModel(request.model, deps);
     const options = { addSpecial: request.add_special, parseSpecial: request.parse_special };
     const [encoded] = await tokenizer.encodeTexts([content], options, c.req.raw.signal);
     const ids = new Uint32Array(encoded as readonly number[]);
-    return longAnswer(c, budget, ids.byteLength, tokenized(ids, request.with_pieces, tokenizer));
-  });
+    return longAnswer(c, deps.answerBudget, ids.byteLength, tokenized(ids, request.with_pieces, tokenizer));
+  };
+}
 
-  app.post('/detokenize', async (c) => {
-    const { tokens, model } = fields.parseBody(detokenizeSchema, await readJson(c));
+export function detokenize(deps: RouteDeps): Handler {
+  return async (c) => {
+    const { tokens, model } = parseBody(detokenizeSchema, await readJson(c));
     const { tokenizer } = await readModel(model, deps);
     requireKnownIds(tokens, tokenizer.vocabSize, (index) => `tokens.${index}`);
     const ids = new Uint32Array(tokens);
-    return longAnswer(c, budget, ids.byteLength, detokenized(ids, tokenizer));
-  });
-
-  return app;
+    return longAnswer(c, deps.answerBudget, ids.byteLength, detokenized(ids, tokenizer));
+  };
 }
 
 /** Makes the answer's JSON in pieces. */

@@ -1,13 +1,23 @@
-import type { Encoding, EventEncoder, EventOutlet, Facts } from '../../calls/call.ts';
-import { callDigits } from '../../calls/call.ts';
+import {
+  callDigits,
+  type Encoding,
+  type EventEncoder,
+  type EventOutlet,
+  type Facts,
+} from '../../calls/call.ts';
 import { type FinishedChoice, textOf } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerEnd, AnswerPart, EndReason } from '../../generation/text-stream.ts';
 import { appendCalls, type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import { jsonText } from '../../json/json-text.ts';
 import { endedBy, mark } from '../answer-fields.ts';
-import type { AnswerEndFields, ChatMessageText, NamedLine, ResponseText } from './answers.ts';
-import { ollamaErrorBody } from './errors.ts';
+import {
+  type AnswerEndFields,
+  type ChatMessageText,
+  type NamedLine,
+  ollamaErrorBody,
+  type ResponseText,
+} from './answers.ts';
 
 /** Answers of Ollama's generating routes: one object, or a line for each piece of text and a last one with the counts. */
 

@@ -1,30 +1,60 @@
 import { createHash } from 'node:crypto';
-import { Hono } from 'hono';
+import type { Handler } from 'hono';
 import * as z from 'zod';
 import { hasThinking } from '../../calls/thinking.ts';
 import { hasTools } from '../../calls/tool-offer.ts';
 import { readModel } from '../../calls/use-model.ts';
+import { ApiError } from '../../errors/api-error.ts';
 import type { Model } from '../../models/model.ts';
 import { isResident, memoryOf, type ServedModel } from '../../models/model-registry.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { version } from '../../system/version.ts';
+import { parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, inert } from '../inert.ts';
+import { ANYTHING, inert } from '../fields.ts';
 import { readJsonText } from '../json.ts';
-import type { Details, Names, Ps, Show, Tags } from './answers.ts';
-import { namedModel, nameFields, servedName, tagged } from './model-name.ts';
+import type { Details, Names, Ps, Pulled, Show, Tags } from './answers.ts';
+
+const LATEST = ':latest';
+
+/** The name with the tag that Ollama's names always have. */
+export function tagged(name: string): string {
+  return name.slice(name.lastIndexOf('/') + 1).includes(':') ? name : name + LATEST;
+}
+
+/**
+ * The served name that is meant: the tag "latest" may be there or missing on either side. Without a match, the name
+ * itself.
+ */
+export function servedName(name: string, names: readonly string[]): string {
+  return names.find((each) => each === name) ?? names.find((each) => tagged(each) === tagged(name)) ?? name;
+}
+
+/** The model's name in a request, under either name that the field has had. */
+export const nameFields = {
+  model: fields.nonEmpty('model').optional(),
+  name: fields.nonEmpty('name').optional(),
+};
+
+/** In JSON Schema: at least one of the fields is required. */
+export const nameRequired = { anyOf: [{ required: ['model'] }, { required: ['name'] }] };
+
+export function namedModel(
+  { model, name }: { readonly model?: string | undefined; readonly name?: string | undefined },
+  ctx: Pick<z.RefinementCtx, 'addIssue'>,
+): string {
+  const asked = model ?? name;
+  if (asked !== undefined) return asked;
+  fields.violated(ctx, { constraint: 'required' }, 'is required', ['model']);
+  return z.NEVER;
+}
 
 export const showSchema = z
   .strictObject({ ...nameFields, ...inert({ verbose: ANYTHING }) })
   .transform(namedModel);
 
-/** Ollama's routes that list models. Properties that are unknown are left out. */
-export function modelRoutes(deps: RouteDeps): Hono {
-  const app = new Hono();
-
-  app.get('/api/version', (c) => c.json({ version: version() }));
-
-  app.get('/api/tags', (c) => {
+/** GET /api/tags. Properties that are unknown are left out. */
+export function tags(deps: RouteDeps): Handler {
+  return (c) => {
     const entries = deps.models.all.flatMap((served) => {
       const { created, model, runner } = served;
       const { info } = runner.status();
@@ -36,9 +66,11 @@ export function modelRoutes(deps: RouteDeps): Hono {
       return namesOf(served).map((names) => ({ ...names, ...known }));
     });
     return c.json({ models: entries } satisfies Tags);
-  });
+  };
+}
 
-  app.get('/api/ps', (c) => {
+export function running(deps: RouteDeps): Handler {
+  return (c) => {
     const entries = deps.models.all.flatMap((served) => {
       const { model, runner } = served;
       const status = runner.status();
@@ -54,10 +86,12 @@ export function modelRoutes(deps: RouteDeps): Hono {
       }));
     });
     return c.json({ models: entries } satisfies Ps);
-  });
+  };
+}
 
-  app.post('/api/show', async (c) => {
-    const name = fields.parseBody(showSchema, await readJsonText(c));
+export function showing(deps: RouteDeps): Handler {
+  return async (c) => {
+    const name = parseBody(showSchema, await readJsonText(c));
     const model = await readModel(servedName(name, deps.models.names), deps);
     const { architecture, contextLength, pooling, tokenizer } = model;
     return c.json({
@@ -78,9 +112,7 @@ export function modelRoutes(deps: RouteDeps): Hono {
         ...(pooling === undefined ? [] : ['embedding' as const]),
       ],
     } satisfies Show);
-  });
-
-  return app;
+  };
 }
 
 /** The digest stands for Ollama's, by which clients cache what they know of a model: another file has another one. */
@@ -101,4 +133,35 @@ function details({ path, architecture, quantKind }: Model): Details {
     families: [architecture],
     ...(quantKind === undefined ? {} : { quantization_level: quantKind }),
   };
+}
+
+const pullFields = { ...nameFields, stream: z.boolean().default(true), ...inert({ insecure: ANYTHING }) };
+
+export const pullSchema = z.strictObject(pullFields).transform((body, ctx) => ({
+  name: namedModel(body, ctx),
+  isStream: body.stream,
+}));
+
+/**
+ * POST /api/pull. Nothing is fetched: a client that pulls before it asks wants to know whether the model is there. The
+ * stream has only its last line, because no progress line would be true.
+ */
+export function pulling(deps: RouteDeps): Handler {
+  return async (c) => {
+    const { name, isStream } = parseBody(pullSchema, await readJsonText(c));
+    const { names } = deps.models;
+    if (!names.includes(servedName(name, names))) throw notFound(name);
+    const line = JSON.stringify({ status: 'success' } satisfies Pulled);
+    if (isStream) return c.body(`${line}\n`, 200, { 'content-type': 'application/x-ndjson' });
+    return c.body(line, 200, { 'content-type': 'application/json' });
+  };
+}
+
+function notFound(name: string): ApiError {
+  return new ApiError({
+    status: 404,
+    code: 'model_not_found',
+    param: 'model',
+    message: `Model ${JSON.stringify(name)} not found; models are not downloaded over HTTP. Run "runnel pull NAME" on the server's machine, and serve it.`,
+  });
 }

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import type { ApiError } from '../../errors/api-error.ts';
 import { endedByFields, markFields, timingsSchema } from '../answer-fields.ts';
 
 /** The answers of OpenAI's routes: the types that the encoders use, and the schemas in /openapi.json. */
@@ -20,8 +21,7 @@ const completionLogprobs = z.object({
 export type CompletionLogprobs = z.infer<typeof completionLogprobs>;
 
 const besideFinish = { ...endedByFields, timings: timingsSchema.optional() };
-const besideFinishSchema = z.object(besideFinish);
-export type BesideFinish = z.infer<typeof besideFinishSchema>;
+export type BesideFinish = z.infer<z.ZodObject<typeof besideFinish>>;
 
 const finishReason = z.enum(['stop', 'length', 'tool_calls']);
 export type FinishReason = z.infer<typeof finishReason>;
@@ -173,3 +173,32 @@ export const modelsSchema = z
   .object({ object: z.literal('list'), data: z.array(modelSchema) })
   .meta({ title: 'Models' });
 export type ModelList = z.infer<typeof modelsSchema>;
+
+/** The error object that OpenAI's clients parse. It is also sent in a stream that has begun. */
+export const openAiErrorSchema = z
+  .object({
+    error: z.object({
+      message: z.string(),
+      type: z.string(),
+      param: z.string().nullable(),
+      code: z.string().nullable(),
+    }),
+  })
+  .meta({ title: 'OpenAiError' });
+
+export function openAiErrorBody({
+  message,
+  status,
+  param,
+  code,
+}: ApiError): z.infer<typeof openAiErrorSchema> {
+  const type = ERROR_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error');
+  return { error: { message, type, param: param ?? null, code } };
+}
+
+const ERROR_TYPES: Partial<Record<ApiError['status'], string>> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  429: 'rate_limit_error',
+};

@@ -1,27 +1,54 @@
 import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
+import { parseBody } from '../body.ts';
 import { chatMessages } from '../chat-message.ts';
 import * as fields from '../fields.ts';
-import { refuseIgnored } from '../fields.ts';
-import { toolFields } from '../function-tools.ts';
-import { inert } from '../inert.ts';
+import { inert, refuseIgnored } from '../fields.ts';
+import { checkMinTokens } from '../sampling-fields.ts';
 import { checkTemplateFields, renderOptions, templateFields } from '../template-fields.ts';
-import { checkThinking, thinkingWishOf } from '../thinking-parts.ts';
-import { checkMinTokens } from '../token-constraints.ts';
-import { checkTools, toolWishOf } from '../tools.ts';
+import {
+  budgetFields,
+  checkThinking,
+  effort,
+  type SaidOfThinking,
+  saidBy,
+  thinkingWishOf,
+} from '../thinking-parts.ts';
+import { checkTools, toolFields, toolWishOf } from '../tools.ts';
 import { chatFormat } from './choice-formats.ts';
-import { completionEncoding } from './completion-events.ts';
+import { completionEncoding } from './completion.ts';
 import { checkGrammar } from './grammar-fields.ts';
 import { chatInert } from './inert-fields.ts';
-import {
-  checkPenalties,
-  completionOf,
-  ignoredByBoth,
-  maxTokens,
-  sharedCall,
-  sharedFields,
-} from './shared-fields.ts';
-import { saidOfThinking, thinkingFields } from './thinking-fields.ts';
+import { checkPenalties, completionOf, ignoredByBoth, sharedCall, sharedFields } from './shared-fields.ts';
+
+export const thinkingFields = {
+  reasoning_effort: effort.optional(),
+  /** Qwen's switch. */
+  enable_thinking: z.boolean().optional(),
+  /** As in llama-server. none: the thinking stays in the text, with its marks. */
+  reasoning_format: z
+    .enum(['none', 'auto', 'deepseek'])
+    .default('auto')
+    .transform((format) => (format === 'none' ? 'none' : 'auto')),
+  ...budgetFields,
+};
+
+type ThinkingFields = z.output<z.ZodObject<typeof thinkingFields>> & {
+  readonly chat_template_kwargs: Readonly<Record<string, unknown>>;
+};
+
+/** What a chat says about thinking. */
+export function saidOfThinking(request: ThinkingFields): SaidOfThinking {
+  const { reasoning_effort: wanted, enable_thinking: isOn, chat_template_kwargs: kwargs } = request;
+  const said = kwargs.enable_thinking ?? kwargs.thinking;
+  const byEffort = saidBy('reasoning_effort', wanted, request, [
+    ['enable_thinking', isOn],
+    ['chat_template_kwargs', typeof said === 'boolean' ? said : undefined],
+  ]);
+  if (isOn === undefined) return byEffort;
+  if (isOn) return { ...byEffort, needing: 'enable_thinking' };
+  return { ...byEffort, hints: [...(byEffort.hints ?? []), 'enable_thinking'] };
+}
 
 const MAX_TOP_LOGPROBS = 20;
 
@@ -29,8 +56,8 @@ const MAX_TOP_LOGPROBS = 20;
 export const chatFields = {
   ...sharedFields,
   messages: chatMessages,
-  max_completion_tokens: maxTokens('max_completion_tokens'),
-  max_tokens: maxTokens('max_tokens'),
+  max_completion_tokens: fields.maxTokens('max_completion_tokens'),
+  max_tokens: fields.maxTokens('max_tokens'),
   logprobs: z.boolean().default(false),
   top_logprobs: fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS).default(0),
   ...toolFields,
@@ -61,7 +88,7 @@ const schema = z.strictObject(chatFields).superRefine((request, ctx) => {
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseChat(body: unknown): ParsedCall {
-  const request = fields.parseBody(schema, body);
+  const request = parseBody(schema, body);
   const { messages, logprobs, top_logprobs, max_completion_tokens, max_tokens } = request;
   const topLogprobs = logprobs ? top_logprobs : undefined;
   const call: Call = {

@@ -1,15 +1,83 @@
 import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
+import { parseBody } from '../body.ts';
+import { got } from '../field-errors.ts';
 import * as fields from '../fields.ts';
-import { MAX_TOKENS, refuseIgnored, UNLIMITED } from '../fields.ts';
-import { inert } from '../inert.ts';
-import { checkMinTokens } from '../token-constraints.ts';
+import { inert, MAX_TOKENS, refuseIgnored, violated } from '../fields.ts';
+import { checkMinTokens } from '../sampling-fields.ts';
 import { completionFormat } from './choice-formats.ts';
-import { completionEncoding } from './completion-events.ts';
+import { completionEncoding } from './completion.ts';
 import { checkGrammar } from './grammar-fields.ts';
 import { completionInert } from './inert-fields.ts';
-import { prompts } from './prompts.ts';
 import { checkPenalties, completionOf, ignoredByBoth, sharedCall, sharedFields } from './shared-fields.ts';
+
+/** One prompt of a completions request: text, or the ids of its tokens. */
+export type Prompt = string | readonly number[];
+
+const FORMS = 'a string, a list of strings, a list of token ids, or a list of lists of token ids';
+
+const TEXT = { type: 'string' };
+const IDS = { type: 'array', items: { type: 'integer', minimum: 0 } };
+const SHAPES = [
+  TEXT,
+  { type: 'array', items: TEXT, minItems: 1 },
+  IDS,
+  { type: 'array', items: IDS, minItems: 1 },
+];
+
+/** Parses OpenAI's four forms of `prompt` into a list of prompts. Ids are checked against the model later. */
+export function prompts(name: string) {
+  return z
+    .unknown()
+    .transform((value, ctx): readonly Prompt[] => {
+      if (typeof value === 'string') return [value];
+      if (isListOf(value, isString)) return value;
+      if (isListOf(value, isNumber)) return isIds(name, value, [], ctx) ? [value] : z.NEVER;
+      if (isListOf(value, isNumbers)) {
+        return value.every((ids, index) => isIds(name, ids, [index], ctx)) ? value : z.NEVER;
+      }
+      const rule = { constraint: value === undefined ? 'required' : 'type' };
+      violated(
+        ctx,
+        rule,
+        value === undefined ? `${name} is required` : `${name} must be ${FORMS} (got ${got(value, 'array')})`,
+      );
+      return z.NEVER;
+    })
+    .meta({ anyOf: SHAPES });
+}
+
+/** Reports the first number that cannot be an id, with its place. */
+function isIds(
+  name: string,
+  numbers: readonly number[],
+  path: number[],
+  ctx: Pick<z.RefinementCtx, 'addIssue'>,
+): boolean {
+  const index = numbers.findIndex((number) => !Number.isInteger(number) || number < 0);
+  if (index < 0) return true;
+  const place = [...path, index];
+  const message = `${[name, ...place].join('.')} must be a token id, a whole number from 0 (got ${numbers[index]})`;
+  violated(ctx, { constraint: 'token_id', value: String(numbers[index]) }, message, place);
+  return false;
+}
+
+function isListOf<Item>(value: unknown, isItem: (item: unknown) => item is Item): value is readonly Item[] {
+  return Array.isArray(value) && value.length > 0 && value.every(isItem);
+}
+
+function isString(value: unknown): value is string {
+  return typeof value === 'string';
+}
+
+function isNumber(value: unknown): value is number {
+  return typeof value === 'number';
+}
+
+/** An empty list passes here and is refused later, as a prompt without tokens. */
+function isNumbers(value: unknown): value is readonly number[] {
+  return Array.isArray(value) && value.every(isNumber);
+}
 
 /** The most choices of one request, over all its prompts. */
 const MAX_CHOICES = 64;
@@ -20,12 +88,8 @@ const MAX_LOGPROBS = 5;
 export const completionFields = {
   ...sharedFields,
   prompt: prompts('prompt'),
-  max_tokens: z
-    .preprocess(
-      (value) => (value === UNLIMITED ? MAX_TOKENS : value),
-      fields.integer('max_tokens', 0, MAX_TOKENS),
-    )
-    .meta({ minimum: UNLIMITED })
+  max_tokens: fields
+    .orUnlimited(fields.integer('max_tokens', 0, MAX_TOKENS), MAX_TOKENS)
     .default(DEFAULT_MAX_TOKENS),
   logprobs: fields.integer('logprobs', 0, MAX_LOGPROBS).optional(),
   /** Whether the answer begins with the prompt, and its log-probabilities too. */
@@ -57,7 +121,7 @@ const schema = z.strictObject(completionFields).superRefine((request, ctx) => {
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseCompletions(body: unknown): ParsedCall {
-  const request = fields.parseBody(schema, body);
+  const request = parseBody(schema, body);
   const call: Call = {
     ...sharedCall(request),
     input: { field: 'prompt', prompts: request.prompt },

@@ -28,8 +28,7 @@ const processFields = {
   open_requests: z.int(),
   load_progress: fraction,
 };
-const processSchema = z.object(processFields);
-export type ProcessState = z.infer<typeof processSchema>;
+export type ProcessState = z.infer<z.ZodObject<typeof processFields>>;
 
 const blocks = { kv_blocks: count, kv_blocks_free: count };
 const memory = { weights_bytes: count, kv_cache_bytes: count };
@@ -178,3 +177,6 @@ export const crashesSchema = z.object({ crashes: z.array(crash) }).meta({ title:
 export const restartedSchema = z.object({ status: z.literal('restarted') }).meta({ title: 'Restarted' });
 export const restartingSchema = z.object({ status: z.literal('restarting') }).meta({ title: 'Restarting' });
 export const killedSchema = z.object({ status: z.literal('killed') }).meta({ title: 'Killed' });
+
+/** The kinds of work that a pool manager may send here. */
+export const CAPABILITIES = ['text-gen'];

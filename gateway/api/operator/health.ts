@@ -1,4 +1,4 @@
-import { Hono } from 'hono';
+import type { Handler } from 'hono';
 import { notReady } from '../../calls/prompt.ts';
 import {
   isResident,
@@ -11,16 +11,16 @@ import {
 import type { SchedulerStats } from '../../runner/protocol/scheduler-stats.ts';
 import type { RunnerInfo, RunnerState, RunnerStatus, SingleRunnerStatus } from '../../runner/runner.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import type {
-  Backend,
-  Health,
-  ModelState,
-  ProcessState,
-  Ready,
-  SchedulerState,
-  SingleRunner,
+import {
+  type Backend,
+  CAPABILITIES,
+  type Health,
+  type ModelState,
+  type ProcessState,
+  type Ready,
+  type SchedulerState,
+  type SingleRunner,
 } from './answers.ts';
-import { CAPABILITIES } from './capabilities.ts';
 
 const HEALTH: Record<RunnerState, Health['status']> = {
   starting: 'starting',
@@ -124,15 +124,12 @@ function singleRunner(runner: SingleRunnerStatus, index: number): SingleRunner {
 }
 
 /**
- * /health answers 200 while the gateway lives, and has the rest in its body. /ready is for load balancers: 503 if no work
- * is taken.
+ * GET /health: 200 while the gateway lives, with the rest in its body. Members are only ever added. The oldest clients read the
+ * first four.
  */
-export function healthRoutes(deps: RouteDeps): Hono {
-  const app = new Hono();
+export function health(deps: RouteDeps): Handler {
   const startedMs = deps.monotonicNow();
-
-  // Members are only ever added. The oldest clients read the first four.
-  app.get('/health', (c) => {
+  return (c) => {
     const { models } = deps;
     const worker = workerStatus(models);
     const { model } = models.default;
@@ -180,9 +177,12 @@ export function healthRoutes(deps: RouteDeps): Hono {
       models: models.all.map(modelState),
       scheduler: runner.stats === undefined ? null : schedulerOf(runner.stats, info),
     } satisfies Health);
-  });
+  };
+}
 
-  app.get('/ready', (c) => {
+/** GET /ready, for load balancers: 503 if no work is taken. */
+export function ready(deps: RouteDeps): Handler {
+  return (c) => {
     const { models } = deps;
     const worker = workerStatus(models);
     const { state, backend } = worker;
@@ -192,7 +192,5 @@ export function healthRoutes(deps: RouteDeps): Hono {
       ...(backend?.isFallback ? { fallback: backend.reason } : {}),
       ...(models.sole === undefined ? { models: models.all.map(modelState) } : {}),
     } satisfies Ready);
-  });
-
-  return app;
+  };
 }

@@ -1,7 +1,6 @@
 import * as z from 'zod';
 import { endedByFields, markFields } from '../answer-fields.ts';
-import { tokenLogprobSchema } from '../openai/answers.ts';
-import { openAiErrorSchema } from '../openai/errors.ts';
+import { openAiErrorSchema, tokenLogprobSchema } from '../openai/answers.ts';
 import { effort } from '../thinking-parts.ts';
 
 /** The bodies and events of the routes of responses: types for the code that makes them, schemas for /openapi.json. */

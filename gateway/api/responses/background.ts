@@ -1,12 +1,11 @@
-import { type Context, Hono } from 'hono';
+import type { Context, Handler } from 'hono';
 import { stringify } from 'lossless-json';
 import * as z from 'zod';
 import type { EventOutlet } from '../../calls/call.ts';
 import { thinkingBehind } from '../../calls/thinking.ts';
 import { offerTools } from '../../calls/tool-offer.ts';
 import type { UsableModel } from '../../calls/use-model.ts';
-import { ApiError } from '../../errors/api-error.ts';
-import { shown } from '../../errors/shown.ts';
+import { ApiError, shown } from '../../errors/api-error.ts';
 import { TextStream } from '../../generation/text-stream.ts';
 import type { Thinking } from '../../generation/thinking-parser.ts';
 import type { CallSyntax } from '../../generation/tool-call-parser.ts';
@@ -104,33 +103,33 @@ export async function responseOfTwin(
   return stream ? streamed(c, deps, job, model, -1) : answered(c, deps, job, model);
 }
 
-/** The routes that read, cancel and delete a kept response. */
-export function keptResponseRoutes(deps: RouteDeps): Hono {
-  const app = new Hono();
-
-  app.get('/v1/responses/:id', async (c) => {
+/** GET /v1/responses/ID of a kept response. */
+export function reading(deps: RouteDeps): Handler {
+  return async (c) => {
     const { jobs, entry } = find(c, deps);
     const { isStreamed, last } = parseQuery(c.req.query());
     const job = await jobs.open(entry);
     const model = await modelOfJob(job, deps);
     if (isStreamed) return streamed(c, deps, job, model, last);
     return answered(c, deps, job, model);
-  });
+  };
+}
 
-  app.post('/v1/responses/:id/cancel', async (c) => {
+export function cancelling(deps: RouteDeps): Handler {
+  return async (c) => {
     const { jobs, entry } = find(c, deps);
     const job = await jobs.open(entry);
     await jobs.cancel(entry, cancelled());
     return answered(c, deps, job, await modelOfJob(job, deps));
-  });
+  };
+}
 
-  app.delete('/v1/responses/:id', async (c) => {
+export function deleting(deps: RouteDeps): Handler {
+  return async (c) => {
     const { jobs, entry } = find(c, deps);
     await jobs.forget(entry, cancelled());
     return c.json({ id: entry.id, object: 'response', deleted: true } satisfies DeletedResponse);
-  });
-
-  return app;
+  };
 }
 
 /** The journal entry of the response. Throws a 501 if the server keeps no journal, a 404 if there is no such response. */

@@ -2,10 +2,9 @@ import * as z from 'zod';
 import { asObject, memberOf } from '../../json/json-values.ts';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import { callArguments } from '../chat-message.ts';
-import { CallNames, chatMessage, MAX_MESSAGES } from '../conversation.ts';
+import { CallNames, chatMessage, MAX_MESSAGES, textContent } from '../conversation.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, inert } from '../inert.ts';
-import { textContent } from '../text-content.ts';
+import { ANYTHING, type InertFields, inert } from '../fields.ts';
 import { toolName } from '../tools.ts';
 
 /** The input of a response: a text, or items. Items are messages, what was thought, calls of tools and their results. */

@@ -1,9 +1,12 @@
+import type { EventOutlet } from '../../calls/call.ts';
 import { type ChoiceText, GrowingText } from '../../calls/whole-answer.ts';
+import type { ApiError } from '../../errors/api-error.ts';
 import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
+import { namedEvent } from '../../server/streams/sse.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import { tokenLogprobs } from '../openai/logprobs.ts';
-import type { ItemStatus, OutputItem, OutputPart } from './answers.ts';
-import type { EventWriter } from './event-writer.ts';
+import { openAiErrorBody } from '../openai/answers.ts';
+import { tokenLogprobs } from '../openai/choice-formats.ts';
+import type { ItemStatus, OutputItem, OutputPart, ResponseEventName } from './answers.ts';
 
 /** The output of a response: what was thought, then each text of the answer as a message and each call as an item, in their order. */
 
@@ -222,4 +225,39 @@ export class Output {
     this.#items.push(this.#open.close(status));
     this.#open = undefined;
   }
+}
+
+/** Writes the events of one response, numbered from 0. */
+export class EventWriter {
+  readonly #outlet: EventOutlet;
+  readonly #last: number;
+  #sequenceNumber = 0;
+
+  /** last: the number of the last event that the client has. Events up to this number are not written. */
+  constructor(outlet: EventOutlet, last = -1) {
+    this.#outlet = outlet;
+    this.#last = last;
+  }
+
+  /** members: the other members of the event as JSON, without the braces around them. */
+  write(type: ResponseEventName, members: string): void {
+    const number = this.#sequenceNumber++;
+    if (number > this.#last) this.#outlet.write(numberedEvent(type, members, number));
+  }
+
+  end(): void {
+    this.#outlet.end();
+  }
+}
+
+function numberedEvent(type: ResponseEventName, members: string, sequenceNumber: number): string {
+  return namedEvent(type, `{"type":"${type}",${members},"sequence_number":${sequenceNumber}}`);
+}
+
+/** The only event of a stream that failed before it had a response. SDKs recognise it by its member `error`. */
+export function errorEvent(apiError: ApiError): string {
+  const { error } = openAiErrorBody(apiError);
+  const { code, message, param } = error;
+  const members = JSON.stringify({ code, message, param, error }).slice(1, -1);
+  return numberedEvent('error', members, 0);
 }

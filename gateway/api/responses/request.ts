@@ -1,15 +1,132 @@
 import * as z from 'zod';
+import type { Tool } from '../../calls/tool-offer.ts';
+import type { Grammar } from '../../runner/runner.ts';
+import { ignoredIn, parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
-import { MAX_TOKENS, refuseIgnored } from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
+import {
+  ANYTHING,
+  type InertFields,
+  inert,
+  MAX_TOKENS,
+  NO,
+  NO_ITEMS,
+  NOTHING,
+  refuseIgnored,
+  violated,
+} from '../fields.ts';
+import { JSON_OBJECT, schemaGrammar } from '../schema-grammar.ts';
+import { strictSchema } from '../strict-schema.ts';
 import { budgetFields, checkThinking, effort, type SaidOfThinking, saidBy } from '../thinking-parts.ts';
-import { checkTools } from '../tools.ts';
+import { allowedFields, checkTools, functionFields, toolChoice, toolList, toolOf } from '../tools.ts';
 import type { ResponseJson } from './answers.ts';
 import { inputItems } from './input-items.ts';
-import { textField } from './text-format.ts';
-import { toolFields } from './tool-fields.ts';
 
 /** The body of POST /v1/responses. Each field is obeyed, refused by name, or accepted because it changes nothing. */
+
+/** Accepted fields of a tool that change nothing. */
+export const toolInert = {
+  allowed_callers: [['direct']],
+  defer_loading: NO,
+  // Only the client makes results, so their schema changes nothing here.
+  output_schema: ANYTHING,
+} as const satisfies InertFields;
+
+interface DescribedTool extends Tool {
+  /** The tool as the response repeats it. */
+  readonly described: object;
+}
+
+const tool = z
+  .object({
+    type: z.literal('function'),
+    ...functionFields,
+    /** Undefined: strict if its schema has a strict form. */
+    strict: z.boolean().optional(),
+    ...inert(toolInert),
+  })
+  .transform(({ type, name, description, parameters: sent, strict: wanted }): DescribedTool => {
+    const strictly = wanted === undefined ? strictOf(sent) : undefined;
+    const strict = wanted ?? strictly !== undefined;
+    const parameters = strictly?.parameters ?? sent;
+    const told = description === undefined ? {} : { description };
+    return {
+      ...toolOf({ name, description, parameters }, strict),
+      described: { type, name, ...told, parameters: parameters ?? null, strict },
+    };
+  });
+
+/** The strict form of the parameters of a tool that does not set `strict`, as with OpenAI. Undefined: they have none. */
+function strictOf(sent: object | undefined): { readonly parameters: object | undefined } | undefined {
+  const parameters = sent && strictSchema(sent);
+  return sent === undefined || parameters !== undefined ? { parameters } : undefined;
+}
+
+const named = z.strictObject({ type: z.literal('function'), name: z.string() });
+const allowed = z.strictObject({ type: z.literal('allowed_tools'), ...allowedFields(named) });
+
+export const toolFields = {
+  tools: toolList('function', tool),
+  tool_choice: toolChoice(named, '{"type":"function","name":"…"}', allowed),
+  parallel_tool_calls: z.boolean().default(true),
+};
+
+type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
+
+/** These fields as the response repeats them. */
+export function describedTools({
+  tools,
+  tool_choice: { choice, allowed: names },
+  parallel_tool_calls,
+}: ToolFields): Pick<ResponseJson, 'parallel_tool_calls' | 'tool_choice' | 'tools'> {
+  const written = (name: string) => ({ type: 'function' as const, name });
+  const chosen = typeof choice === 'string' ? choice : written(choice.name);
+  return {
+    parallel_tool_calls,
+    tool_choice:
+      names === undefined
+        ? chosen
+        : { type: 'allowed_tools', mode: String(choice), tools: names.map(written) },
+    tools: tools.map(({ described }) => described),
+  };
+}
+
+export const textInert = { verbosity: ['medium'] } as const satisfies InertFields;
+
+export interface TextFormat {
+  /** Undefined: the answer may be any text. */
+  readonly grammar: Grammar | undefined;
+  /** The format as the response repeats it. */
+  readonly described: object;
+}
+
+const PLAIN: TextFormat = { grammar: undefined, described: { type: 'text' } };
+
+const format = z
+  .strictObject({
+    type: z.enum(['text', 'json_object', 'json_schema']),
+    name: z.string().optional(),
+    description: z.string().optional(),
+    schema: z.unknown().optional(),
+    strict: z.boolean().optional(),
+  })
+  .transform(({ type, ...described }, ctx): TextFormat => {
+    if (type === 'json_schema') {
+      const { name = null, description = null, schema = null, strict = false } = described;
+      const grammar = schemaGrammar(ctx, 'text.format.schema', described.schema, strict);
+      return { grammar, described: { type, name, description, schema, strict } };
+    }
+    for (const [name, value] of Object.entries(described)) {
+      if (value === undefined) continue;
+      const sentence = `text.format.${name} needs the type json_schema (got ${type})`;
+      violated(ctx, { constraint: 'exclusive' }, sentence, [name]);
+    }
+    return type === 'text' ? PLAIN : { grammar: JSON_OBJECT, described: { type } };
+  });
+
+export const textField = z
+  .strictObject({ format: format.optional(), ...inert(textInert) })
+  .default({})
+  .transform(({ format: asked }) => asked ?? PLAIN);
 
 /** The fields that say whether a response thinks, and for how long. All of the thinking is returned, never a summary. */
 export const reasoningFields = {
@@ -71,10 +188,7 @@ export const responsesInert = {
 /** The response repeats the metadata. Errors do not, since its texts may be private. */
 const metadata = z.record(z.string(), z.string()).superRefine((pairs, ctx) => {
   const entries = Object.entries(pairs);
-  if (entries.length > MAX_METADATA) {
-    const rule = { constraint: `max_count(${MAX_METADATA})`, value: String(entries.length) };
-    fields.violated(ctx, rule, `metadata must have at most ${MAX_METADATA} members (got ${entries.length})`);
-  }
+  fields.refuseMany(ctx, 'metadata', [entries.length, MAX_METADATA], 'members');
   const isTooLong = ([name, value]: [string, string]) =>
     [...name].length > MAX_METADATA_KEY || [...value].length > MAX_METADATA_VALUE;
   if (!entries.some(isTooLong)) return;
@@ -106,6 +220,8 @@ export const responsesFields = {
   store: z.boolean().optional(),
   /** An addition: OpenAI has a seed only for chats. */
   seed: fields.seed('seed').optional(),
+  /** An addition too. */
+  priority: fields.priority,
   ...inert(responsesInert),
 };
 
@@ -125,7 +241,7 @@ export type ResponsesRequest = z.output<typeof schema>;
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseResponsesRequest(body: unknown): ResponsesRequest {
-  return fields.parseBody(schema, body);
+  return parseBody(schema, body);
 }
 
 /** The names of the ignored fields in the body, each once. */

@@ -4,8 +4,7 @@ import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerPart } from '../../generation/text-stream.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import type { ResponseEventName } from './answers.ts';
-import { EventWriter } from './event-writer.ts';
-import { Output } from './output.ts';
+import { EventWriter, Output } from './output.ts';
 import { endStatus, type ResponseObject } from './response.ts';
 
 export interface ResponseEventOptions {

@@ -6,8 +6,7 @@ import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { endedBy, mark } from '../answer-fields.ts';
 import type { OutputItem, ResponseJson, Usage } from './answers.ts';
 import type { ItemIds } from './output.ts';
-import { describedReasoning, type ResponsesRequest } from './request.ts';
-import { describedTools } from './tool-fields.ts';
+import { describedReasoning, describedTools, type ResponsesRequest } from './request.ts';
 
 export interface ResponseFacts {
   readonly request: ResponsesRequest;

@@ -1,49 +1,29 @@
-/** `runnel bench`: measures any server with OpenAI's API from outside. */
-
 import { randomInt } from 'node:crypto';
 import { firstModel } from '../../client/served-model.ts';
 import { Server } from '../../client/server.ts';
-import { type BenchConfig, benchHelp, benchSettings } from '../../config/bench-settings.ts';
+import { type BenchConfig, benchSettings } from '../../config/bench-settings.ts';
 import { serverOptions } from '../../config/client-settings.ts';
-import { parseFlags } from '../../config/flags.ts';
-import { prose } from '../../config/help.ts';
-import { mergeSettings } from '../../config/settings.ts';
 import { ExitCode, UsageError } from '../../errors/exit-code.ts';
-import { reporting } from '../report.ts';
+import { command, jsonFlag } from '../command.ts';
 import { type Level, levelOf } from './level.ts';
-import { type Ask, byArrivals, byConcurrency } from './load.ts';
-import { arrivalsMs, promptOf, uniform } from './random.ts';
-import { measure } from './sample.ts';
+import { type Ask, arrivalsMs, byArrivals, byConcurrency, measure, promptOf, uniform } from './load.ts';
 import { reportOf } from './table.ts';
 
-export function benchUsage(): string {
-  return [
-    'Usage: runnel bench [--url URL] [options]',
-    '',
-    prose(
-      'Measures a server with /v1/chat/completions by streamed requests: the time to the first text of an answer, between its texts, and to its end, tokens per second, and good answers per second (those within the --slo limits). One request is sent first and not counted. Prints a table, and curves if several loads are measured.',
-    ),
-    '',
-    benchHelp([
-      {
-        group: 'Input and output',
-        flag: '--json',
-        help: 'Print JSON instead: {"url", "model", "seed", "levels"}, also with means and maxima',
-      },
-    ]),
-    '',
-    'Examples:',
-    '  runnel bench --concurrency 1,8,32 --requests 128',
-    '  runnel bench --rate 0.5,1,2 --slo-ttft-ms 500 --slo-itl-ms 80',
-    '  runnel bench --url http://10.0.0.7:8000 --model llama --json > levels.json',
-  ].join('\n');
-}
-
-/** Returns the exit code. */
-export function benchCommand(args: string[]): Promise<number> {
-  return reporting(async () => {
-    const flags = parseFlags(benchSettings, args, { options: { json: { type: 'boolean' } } });
-    const { config, sourceOf } = mergeSettings(benchSettings, flags, process.env);
+/** `runnel bench`: measures any server with OpenAI's API from outside. */
+export const bench = command({
+  forms: ['bench [--url URL] [options]'],
+  about:
+    'Measures a server with /v1/chat/completions by streamed requests: the time to the first text of an answer, between its texts, and to its end, tokens per second, and good answers per second (those within the --slo limits). One request is sent first and not counted. Prints a table, and curves if several loads are measured.',
+  settings: benchSettings,
+  flags: {
+    json: jsonFlag('Print JSON instead: {"url", "model", "seed", "levels"}, also with means and maxima'),
+  },
+  examples: [
+    'runnel bench --concurrency 1,8,32 --requests 128',
+    'runnel bench --rate 0.5,1,2 --slo-ttft-ms 500 --slo-itl-ms 80',
+    'runnel bench --url http://10.0.0.7:8000 --model llama --json > levels.json',
+  ],
+  run: async ({ config, sourceOf, flags }) => {
     const given = sourceOf('concurrency');
     if (config.rate.length > 0 && given !== undefined)
       throw new UsageError(
@@ -58,17 +38,17 @@ export function benchCommand(args: string[]): Promise<number> {
     try {
       const model = config.model ?? (await firstModel(server));
       const seed = config.seed ?? randomInt(2 ** 32);
-      if (flags.values.json !== true) process.stdout.write(`${model} at ${server.url}, seed ${seed}\n`);
+      if (!flags.json) process.stdout.write(`${model} at ${server.url}, seed ${seed}\n`);
       const levels = await measureAll(server, model, seed, config);
       const report = { url: server.url, model, seed, levels };
-      process.stdout.write(`${flags.values.json === true ? JSON.stringify(report) : reportOf(levels)}\n`);
+      process.stdout.write(`${flags.json ? JSON.stringify(report) : reportOf(levels)}\n`);
       const isUseless = levels.some(({ requests, failed }) => failed === requests);
       return isUseless ? ExitCode.unavailable : ExitCode.ok;
     } finally {
       server.close();
     }
-  });
-}
+  },
+});
 
 async function measureAll(
   server: Server,

@@ -1,59 +1,39 @@
-/** `runnel chat`: a conversation with a server's model, on a terminal or line by line. */
-
 import { firstModel } from '../../client/served-model.ts';
 import { Server } from '../../client/server.ts';
-import { type ChatConfig, chatHelp, chatSettings } from '../../config/chat-settings.ts';
+import { type ChatConfig, chatSettings } from '../../config/chat-settings.ts';
 import { serverOptions } from '../../config/client-settings.ts';
-import { parseFlags } from '../../config/flags.ts';
-import { type HelpFlag, prose } from '../../config/help.ts';
-import { mergeSettings } from '../../config/settings.ts';
 import { ExitCode } from '../../errors/exit-code.ts';
-import { reporting } from '../report.ts';
+import { command, jsonFlag } from '../command.ts';
 import { COMMANDS_HELP } from './commands.ts';
 import { ChatSession } from './session.ts';
 
-/** --json, of the commands that chat. */
-export const ANSWERS_AS_JSON: HelpFlag = {
-  group: 'Input and output',
-  flag: '--json',
-  help: 'Print a line of JSON for each answer: {"text", "finish", "usage"}',
+/** What is the same for all commands that chat. */
+export const chatFlags = {
+  json: jsonFlag('Print a line of JSON for each answer: {"text", "finish", "usage"}'),
 };
+export const ABOUT_LINES = `Lines that begin with a slash are commands:\n${COMMANDS_HELP}`;
 
-export function chatUsage(): string {
-  return [
-    'Usage: runnel chat [--url URL] [options]',
-    '',
-    prose(
-      'Chats with the model of a server, which may be any server with /v1/chat/completions. Ctrl-C stops an answer; a second one ends the chat. Without a terminal each line of stdin is a message, and each answer ends with a line feed.',
-    ),
-    '',
-    'Lines that begin with a slash are commands:',
-    COMMANDS_HELP,
-    '',
-    chatHelp([ANSWERS_AS_JSON]),
-    '',
-    'Examples:',
-    '  runnel chat',
-    '  runnel chat --url http://10.0.0.7:8080 --api-key-file ~/key --system "Answer in one sentence."',
-    '  echo "What is a lighthouse?" | runnel chat --temperature 0 --max-tokens 60',
-  ].join('\n');
-}
-
-/** Returns the exit code. */
-export function chatCommand(args: string[]): Promise<number> {
-  return reporting(async () => {
-    const flags = parseFlags(chatSettings, args, { options: { json: { type: 'boolean' } } });
-    const { config } = mergeSettings(chatSettings, flags, process.env);
-    const isJson = flags.values.json === true;
+/** `runnel chat`: a conversation with a server's model, on a terminal or line by line. */
+export const chat = command({
+  forms: ['chat [--url URL] [options]'],
+  about: `Chats with the model of a server, which may be any server with /v1/chat/completions. Ctrl-C stops an answer; a second one ends the chat. Without a terminal each line of stdin is a message, and each answer ends with a line feed.\n\n${ABOUT_LINES}`,
+  settings: chatSettings,
+  flags: chatFlags,
+  examples: [
+    'runnel chat',
+    'runnel chat --url http://10.0.0.7:8080 --api-key-file ~/key --system "Answer in one sentence."',
+    'echo "What is a lighthouse?" | runnel chat --temperature 0 --max-tokens 60',
+  ],
+  run: async ({ config, flags }) => {
     const server = new Server(serverOptions(config, process.env));
     try {
-      await converse(server, { ...config, model: config.model ?? (await firstModel(server)) }, isJson);
+      await converse(server, { ...config, model: config.model ?? (await firstModel(server)) }, flags.json);
     } finally {
       server.close();
     }
     return ExitCode.ok;
-  });
-}
+  },
+});
 
 /** The settings that a conversation uses. */
 type Conversing = Pick<ChatConfig, 'system' | 'temperature' | 'top-p' | 'max-tokens' | 'seed'> & {

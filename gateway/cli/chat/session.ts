@@ -1,8 +1,7 @@
 import { createInterface, type Interface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
 import { streamAnswer } from '../../client/answer-stream.ts';
-import { RefusedError } from '../../client/refused-error.ts';
-import type { Server } from '../../client/server.ts';
+import { RefusedError, type Server } from '../../client/server.ts';
 import { UnavailableError } from '../../errors/exit-code.ts';
 import { terminalText } from '../../system/printable.ts';
 import { AnswerPace } from './answer-pace.ts';

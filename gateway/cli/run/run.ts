@@ -1,14 +1,8 @@
-/** `runnel run MODEL`: fetches a model, serves it, chats with it, and ends what it has started. */
-
 import { existsSync } from 'node:fs';
-import { RefusedError } from '../../client/refused-error.ts';
 import { servedModels } from '../../client/served-model.ts';
-import { Server } from '../../client/server.ts';
+import { RefusedError, Server } from '../../client/server.ts';
 import { serverOptions } from '../../config/client-settings.ts';
-import { parseFlags } from '../../config/flags.ts';
-import { prose } from '../../config/help.ts';
-import { type RunConfig, runHelp, runSettings } from '../../config/run-settings.ts';
-import { mergeSettings } from '../../config/settings.ts';
+import { type RunConfig, runSettings } from '../../config/run-settings.ts';
 import { ExitCode, UnavailableError, UsageError } from '../../errors/exit-code.ts';
 import { ModelFileError } from '../../errors/model-file-error.ts';
 import { isHubName } from '../../models/hub/hub-file.ts';
@@ -16,10 +10,10 @@ import { modelIdOf } from '../../models/model.ts';
 import { catalogue, resolveModel } from '../../models/model-cache.ts';
 import { ModelSlot } from '../../models/model-slot.ts';
 import { runningServers } from '../../system/run-files.ts';
-import { ANSWERS_AS_JSON, converse } from '../chat/chat.ts';
-import { COMMANDS_HELP } from '../chat/commands.ts';
+import { ABOUT_LINES, chatFlags, converse } from '../chat/chat.ts';
+import { type Command, command } from '../command.ts';
 import { pullByName } from '../pull.ts';
-import { reporting, tellStderr } from '../report.ts';
+import { tellStderr } from '../report.ts';
 import { runFolder } from '../servers/run-folder.ts';
 import { OwnServer, refuseOwnFlags } from './own-server.ts';
 
@@ -31,56 +25,48 @@ interface Chat {
   readonly isJson: boolean;
 }
 
-export function runUsage(): string {
-  return [
-    'Usage: runnel run MODEL [options] [-- OPTIONS OF SERVE]',
-    '',
-    prose(
-      'Fetches the model if it was not fetched before, serves it on a free port of 127.0.0.1 and chats with it, as `runnel chat` does. MODEL is a name that `runnel pull` takes, or a path. If a server of this user already serves a model of that name, the chat is with that server. A server that run has started ends with run.',
-    ),
-    '',
-    'Lines that begin with a slash are commands:',
-    COMMANDS_HELP,
-    '',
-    runHelp([ANSWERS_AS_JSON]),
-    'Flags after -- are for `runnel serve`; with them, run always starts a server of its own.',
-    '',
-    'Examples:',
-    '  runnel run smollm2',
-    '  runnel run ./model.gguf --system "Answer in one sentence." -- --threads 4',
-    '  echo "What is a lighthouse?" | runnel run smollm2 --temperature 0 --max-tokens 60',
-  ].join('\n');
-}
-
-/** Returns the exit code. */
-export function runCommand(args: string[]): Promise<number> {
-  return reporting(async () => {
-    const end = args.includes('--') ? args.indexOf('--') : args.length;
-    const serverFlags = args.slice(end + 1);
-    const flags = parseFlags(runSettings, args.slice(0, end), {
-      options: { json: { type: 'boolean' } },
-      allowPositionals: true,
-    });
-    const { config } = mergeSettings(runSettings, flags, process.env);
-    const [model] = flags.positionals;
-    if (model === undefined || flags.positionals.length !== 1)
-      throw new UsageError(
-        `run takes one MODEL: a name that pull takes, or a path (got ${JSON.stringify(flags.positionals.join(' '))}).`,
-      );
-    refuseOwnFlags(serverFlags);
-    const path = await fetched(model);
-    const chat = { config, isJson: flags.values.json === true };
-    // A path may name another file than the served model of the same name, so only names are shared.
-    const isShared = serverFlags.length === 0 && isName(model);
-    const running = isShared ? await serverOf(modelIdOf(path), config) : undefined;
-    if (running === undefined) await chatWithOwn(path, serverFlags, chat);
-    else {
-      tellStderr(`${model} is served at ${running}: the chat is with that server.`);
-      await chatAt(running, modelIdOf(path), chat);
-    }
-    return ExitCode.ok;
+/** serverFlags: the flags of the server that is started. */
+const runWith = (serverFlags: readonly string[]): Command =>
+  command({
+    forms: ['run MODEL [options] [-- OPTIONS OF SERVE]'],
+    about: `Fetches the model if it was not fetched before, serves it on a free port of 127.0.0.1 and chats with it, as \`runnel chat\` does. MODEL is a name that \`runnel pull\` takes, or a path. If a server of this user already serves a model of that name, the chat is with that server. A server that run has started ends with run. Flags after -- are for \`runnel serve\`; with them, run always starts a server of its own.\n\n${ABOUT_LINES}`,
+    settings: runSettings,
+    flags: chatFlags,
+    takesArguments: true,
+    examples: [
+      'runnel run smollm2',
+      'runnel run ./model.gguf --system "Answer in one sentence." -- --threads 4',
+      'echo "What is a lighthouse?" | runnel run smollm2 --temperature 0 --max-tokens 60',
+    ],
+    run: async ({ config, flags, positionals }) => {
+      const [model] = positionals;
+      if (model === undefined || positionals.length !== 1)
+        throw new UsageError(
+          `run takes one MODEL: a name that pull takes, or a path (got ${JSON.stringify(positionals.join(' '))}).`,
+        );
+      refuseOwnFlags(serverFlags);
+      const path = await fetched(model);
+      const chat = { config, isJson: flags.json };
+      // A path may name another file than the served model of the same name, so only names are shared.
+      const isShared = serverFlags.length === 0 && isName(model);
+      const running = isShared ? await serverOf(modelIdOf(path), config) : undefined;
+      if (running === undefined) await chatWithOwn(path, serverFlags, chat);
+      else {
+        tellStderr(`${model} is served at ${running}: the chat is with that server.`);
+        await chatAt(running, modelIdOf(path), chat);
+      }
+      return ExitCode.ok;
+    },
   });
-}
+
+/** `runnel run MODEL`: fetches a model, serves it, chats with it, and ends what it has started. */
+export const run: Command = {
+  usage: runWith([]).usage,
+  run: (args) => {
+    const end = args.includes('--') ? args.indexOf('--') : args.length;
+    return runWith(args.slice(end + 1)).run(args.slice(0, end));
+  },
+};
 
 /**
  * Returns the path of a model. A name that is not there yet is fetched. Throws the errors of fetching, and ModelFileError (66)

@@ -1,40 +1,29 @@
-/** `runnel ps`: lists the servers of this user with what they report about themselves. */
-
-import { parseArgs } from 'node:util';
 import * as z from 'zod';
-import { RefusedError } from '../../client/refused-error.ts';
-import { Server } from '../../client/server.ts';
-import { flagsHelp, prose } from '../../config/help.ts';
+import { RefusedError, Server } from '../../client/server.ts';
 import { ExitCode, UnavailableError } from '../../errors/exit-code.ts';
 import { escapeControls } from '../../system/printable.ts';
 import { runningServers } from '../../system/run-files.ts';
-import { reporting } from '../report.ts';
+import { command, jsonFlag } from '../command.ts';
 import { runFolder } from './run-folder.ts';
 
 /** Milliseconds to wait for a server that does not answer. */
 const SILENCE_MS = 5000;
 
-export function psUsage(): string {
-  return [
-    'Usage: runnel ps [--json]',
-    '',
-    prose(
-      'Lists the servers of this user on this machine: process id, URL, state, model, open requests and memory.',
-    ),
-    '',
-    flagsHelp([
-      {
-        group: 'Input and output',
-        flag: '--json',
-        help: 'Print a JSON array of {"pid", "url", "state", "model", "open_requests", "memory_bytes"}',
-      },
-    ]),
-    '',
-    'Examples:',
-    '  runnel ps',
-    '  runnel ps --json | grep -o \'"url":"[^"]*"\'',
-  ].join('\n');
-}
+/** `runnel ps`: lists the servers of this user with what they report about themselves. */
+export const ps = command({
+  forms: ['ps [--json]'],
+  about:
+    'Lists the servers of this user on this machine: process id, URL, state, model, open requests and memory.',
+  flags: {
+    json: jsonFlag('Print a JSON array of {"pid", "url", "state", "model", "open_requests", "memory_bytes"}'),
+  },
+  examples: ['runnel ps', 'runnel ps --json | grep -o \'"url":"[^"]*"\''],
+  run: async ({ flags }) => {
+    const rows = await Promise.all(runningServers(runFolder()).map(({ pid, url }) => rowOf(pid, url)));
+    process.stdout.write(flags.json ? `${JSON.stringify(rows)}\n` : tableOf(rows));
+    return ExitCode.ok;
+  },
+});
 
 const healthSchema = z.object({
   state: z.string(),
@@ -51,16 +40,6 @@ interface Row {
   readonly model: string | null;
   readonly open_requests: number | null;
   readonly memory_bytes: number | null;
-}
-
-/** Returns the exit code. */
-export function psCommand(args: string[]): Promise<number> {
-  return reporting(async () => {
-    const { values } = parseArgs({ args, options: { json: { type: 'boolean', default: false } } });
-    const rows = await Promise.all(runningServers(runFolder()).map(({ pid, url }) => rowOf(pid, url)));
-    process.stdout.write(values.json ? `${JSON.stringify(rows)}\n` : tableOf(rows));
-    return ExitCode.ok;
-  });
 }
 
 async function rowOf(pid: number, url: string): Promise<Row> {

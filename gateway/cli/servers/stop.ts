@@ -1,67 +1,49 @@
-/** `runnel stop`: ends a server of this user and waits until it is gone. */
-
 import { setTimeout as elapsed } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
-import { flagsHelp, prose } from '../../config/help.ts';
 import { ExitCode, UnavailableError, UsageError } from '../../errors/exit-code.ts';
-import { identityOf } from '../../system/process-identity.ts';
+import { identityOf } from '../../system/process-stat.ts';
 import { type RunningServer, runningServers } from '../../system/run-files.ts';
-import { reporting } from '../report.ts';
+import { command, jsonFlag } from '../command.ts';
 import { runFolder } from './run-folder.ts';
 
 const POLL_MS = 50;
 const DEFAULT_TIMEOUT_SEC = 60;
 
-export function stopUsage(): string {
-  return [
-    'Usage: runnel stop [--url URL | --pid PID] [--timeout-sec SECONDS]',
-    '',
-    prose(
-      'Ends a server of this user on this machine by SIGTERM, so that it finishes open requests first, and waits until it has ended. --url or --pid is needed if several servers run; `runnel ps` lists them.',
-    ),
-    '',
-    flagsHelp([
-      { group: 'Server', flag: '--url URL', help: 'URL of the server, as `runnel ps` shows it' },
-      { group: 'Server', flag: '--pid PID', help: 'Process id of the server' },
-      {
-        group: 'Timeouts',
-        flag: '--timeout-sec SECONDS',
-        help: `Time to wait (default: ${DEFAULT_TIMEOUT_SEC})`,
-      },
-      { group: 'Input and output', flag: '--json', help: 'Print {"pid", "url"} of the server' },
-    ]),
-    '',
-    'Examples:',
-    '  runnel stop',
-    '  runnel stop --url http://127.0.0.1:8080',
-  ].join('\n');
-}
-
-/** Returns the exit code. */
-export function stopCommand(args: string[]): Promise<number> {
-  return reporting(async () => {
-    const { values } = parseArgs({
-      args,
-      options: {
-        url: { type: 'string' },
-        pid: { type: 'string' },
-        'timeout-sec': { type: 'string', default: String(DEFAULT_TIMEOUT_SEC) },
-        json: { type: 'boolean', default: false },
-      },
-    });
-    const timeout = values['timeout-sec'];
+/** `runnel stop`: ends a server of this user and waits until it is gone. */
+export const stop = command({
+  forms: ['stop [--url URL | --pid PID] [--timeout-sec SECONDS]'],
+  about:
+    'Ends a server of this user on this machine by SIGTERM, so that it finishes open requests first, and waits until it has ended. --url or --pid is needed if several servers run; `runnel ps` lists them.',
+  flags: {
+    url: {
+      type: 'string',
+      group: 'Server',
+      value: 'URL',
+      help: 'URL of the server, as `runnel ps` shows it',
+    },
+    pid: { type: 'string', group: 'Server', value: 'PID', help: 'Process id of the server' },
+    'timeout-sec': {
+      type: 'string',
+      group: 'Timeouts',
+      value: 'SECONDS',
+      help: `Time to wait (default: ${DEFAULT_TIMEOUT_SEC})`,
+    },
+    json: jsonFlag('Print {"pid", "url"} of the server'),
+  },
+  examples: ['runnel stop', 'runnel stop --url http://127.0.0.1:8080'],
+  run: async ({ flags }) => {
+    const timeout = flags['timeout-sec'] ?? String(DEFAULT_TIMEOUT_SEC);
     if (!/^\d{1,6}$/.test(timeout))
       throw new UsageError(
         `--timeout-sec must be a whole number of seconds, at most 999999, got ${timeout}.`,
       );
-    const server = chosen(runningServers(runFolder()), values.url, values.pid);
+    const server = chosen(runningServers(runFolder()), flags.url, flags.pid);
     await end(server, Number(timeout) * 1000);
     process.stdout.write(
-      values.json ? `${JSON.stringify(server)}\n` : `${server.pid} at ${server.url} has ended.\n`,
+      flags.json ? `${JSON.stringify(server)}\n` : `${server.pid} at ${server.url} has ended.\n`,
     );
     return ExitCode.ok;
-  });
-}
+  },
+});
 
 function chosen(
   servers: readonly RunningServer[],

@@ -1,7 +1,7 @@
 /** The messages between the gateway and a model's reader (docs/architecture.md, "The reader"). */
 import { isTypedArray } from 'node:util/types';
 import { ModelFileError } from '../../errors/model-file-error.ts';
-import { UnavailableError } from '../../errors/unavailable-error.ts';
+import { isShortage, UnavailableError } from '../../errors/unavailable-error.ts';
 import {
   type ChatMessage,
   ChatTemplateError,
@@ -9,7 +9,6 @@ import {
   type RenderOptions,
 } from '../../prompt/chat-template.ts';
 import type { TemplateFacts, TemplateMarks } from '../../prompt/template-features.ts';
-import { isShortage } from '../../system/shortage.ts';
 import type { EncodeTextsOptions } from '../../tokenizer/tokenizer.ts';
 import type { ModelDescription } from '../model.ts';
 

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { bundleOf } from '../../bundle.js';
 import { ModelFileError } from '../../errors/model-file-error.ts';
 import { ChatTemplateError } from '../../prompt/chat-template.ts';
-import { processorMsOf } from '../../system/processor-time.ts';
+import { processorMsOf } from '../../system/process-stat.ts';
 import { withSpawnReserve } from '../../system/spawn-reserve.ts';
 import {
   errorOf,

@@ -67,3 +67,8 @@ export class SpeedHistory {
     return ((last.tokens - first.tokens) * 1000) / (last.ms - first.ms);
   }
 }
+
+/** A duration as people read it. */
+export function milliseconds(duration: number): string {
+  return duration < 1000 ? `${Math.round(duration)} ms` : `${(duration / 1000).toFixed(2)} s`;
+}

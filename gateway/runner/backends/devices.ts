@@ -1,10 +1,9 @@
 /** The CUDA devices, as `cuda-runner devices` reports them: a device is usable when a kernel has run on it. */
 import { accessSync, constants } from 'node:fs';
 import * as z from 'zod';
-import { type Clock, systemClock } from '../../system/clock.ts';
+import { type Clock, settlesWithin, systemClock } from '../../system/clock.ts';
 import { escapeControls } from '../../system/printable.ts';
 import { programOutput } from '../../system/program-output.ts';
-import { settlesWithin } from '../../system/settles-within.ts';
 
 /** A driver that initialises many devices takes seconds; one that hangs never answers. */
 export const maxAnswerMs = 20_000;

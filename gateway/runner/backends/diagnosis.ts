@@ -1,9 +1,9 @@
 /** What `runnel doctor` reports: what this machine can compute with, and what it lacks. */
 import { readFileSync } from 'node:fs';
 import { availableParallelism, freemem, totalmem } from 'node:os';
-import { type NodeFacts, nodeFacts, nodeFault } from '../../system/node-lines.ts';
 import { escapeControls } from '../../system/printable.ts';
 import { programOutput } from '../../system/program-output.ts';
+import { type NodeFacts, nodeFacts, nodeFault } from '../../system/version.ts';
 import { DeviceInquiry, type DeviceReport, notRunnable, usableDevice } from './devices.ts';
 
 const VERSION_LIMITS = { timeoutMs: 10_000, maxBytes: 4096 };

@@ -5,10 +5,9 @@
 
 import { readFileSync } from 'node:fs';
 import { PassThrough, type Readable, type Writable } from 'node:stream';
-import { scrubEnvironment } from '../../system/environment.ts';
 import { escapeControls } from '../../system/printable.ts';
 import { NoDescriptorsError } from '../../system/spawn-reserve.ts';
-import { startProgram } from '../../system/start-program.ts';
+import { scrubEnvironment, startProgram } from '../../system/start-program.ts';
 import { StderrReader } from './stderr.ts';
 
 export interface RunnerCommand {

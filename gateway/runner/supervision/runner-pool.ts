@@ -4,8 +4,7 @@
  * admits requests, reports the status, replaces runners and shuts them down in order.
  */
 import { ANONYMOUS } from '../../system/caller.ts';
-import { systemClock } from '../../system/clock.ts';
-import { settlesWithin } from '../../system/settles-within.ts';
+import { settlesWithin, systemClock } from '../../system/clock.ts';
 import {
   countersOf,
   type SchedulerCounters,

@@ -13,7 +13,7 @@ export interface RunnerSpec {
   /**
    * Awaited before each start of a runner. If it rejects, no runner starts until the model file changes, as if the runner
    * itself had refused the file: the error's message is the reason, and its exitCode, if any, the status. After a shortage of
-   * the machine (shortage.ts) it is called again soon. If it resolves with a spec, that spec is followed instead.
+   * the machine it is called again soon. If it resolves with a spec, that spec is followed instead.
    */
   readonly prepare?: () => Promise<RunnerSpec | undefined>;
   /** Called for each start. */

@@ -2,8 +2,7 @@
  * One runner from its spawn to its death. The session joins the process with the client that speaks to it, bounds every wait,
  * and reports the death once, when nothing of that runner is left.
  */
-import type { Clock, Timer } from '../../system/clock.ts';
-import { settlesWithin } from '../../system/settles-within.ts';
+import { type Clock, settlesWithin, type Timer } from '../../system/clock.ts';
 import type { RunnerCommand, RunnerProcess, Spawn } from '../process/process.ts';
 import { type ClientEvents, RunnerClient } from '../protocol/client.ts';
 import type { ProtocolError } from '../protocol/frame.ts';

@@ -1,5 +1,5 @@
+import { isShortage } from '../../errors/unavailable-error.ts';
 import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
-import { isShortage } from '../../system/shortage.ts';
 import { type RunnerCommand, readOomKills, type Spawn, spawnRunner } from '../process/process.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import type { Ready } from '../protocol/from-runner.ts';

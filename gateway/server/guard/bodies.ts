@@ -1,7 +1,9 @@
+import type { IncomingMessage } from 'node:http';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Context, MiddlewareHandler } from 'hono';
 import { ApiError } from '../../errors/api-error.ts';
 import type { Caller } from '../../system/caller.ts';
-import { ByteBudget, overloaded } from './byte-budget.ts';
+import { SharedLimit } from '../../system/shared-limit.ts';
 import { sharerOf } from './caller.ts';
 
 export interface BodyLimits {
@@ -90,4 +92,63 @@ function assertQuota({ name, quotas }: Caller, numBytes: number): void {
 function tooLarge(maxBytes: number): ApiError {
   const message = `The body has more than ${maxBytes} bytes, which is the limit.`;
   return new ApiError({ status: 413, code: 'body_too_large', message });
+}
+
+/** A limit on bytes of one kind that the requests of all callers hold together. */
+export class ByteBudget {
+  readonly #kind: string;
+  readonly #shared: SharedLimit;
+
+  /** kind: the bytes' name in error messages, such as "request bodies". */
+  constructor(limit: number, kind: string) {
+    this.#kind = kind;
+    this.#shared = new SharedLimit(limit);
+  }
+
+  get limit(): number {
+    return this.#shared.limit;
+  }
+
+  heldBy(caller: Caller): number {
+    return this.#shared.heldBy(caller);
+  }
+
+  /** Throws ApiError 503 if there is no room for the caller. */
+  hold(caller: Caller, bytes: number): void {
+    if (!this.#shared.hasRoom(caller, bytes)) {
+      throw overloaded(
+        `The server is full: ${this.#shared.total} bytes of ${this.#kind} are held, and ${bytes} more would exceed the limit of ${this.limit}. Try again later.`,
+      );
+    }
+    this.#shared.hold(caller, bytes);
+  }
+
+  release(caller: Caller, bytes: number): void {
+    this.#shared.release(caller, bytes);
+  }
+}
+
+export function overloaded(message: string): ApiError {
+  return new ApiError({ status: 503, code: 'overloaded', message, retriable: true, retryAfterSec: 1 });
+}
+
+/**
+ * Closes the connection after an answer whose request body was not read, so that the client need not send the rest of it.
+ */
+export const closeUnread: MiddlewareHandler = async (c, next) => {
+  await next();
+  const incoming = incomingOf(c);
+  if (incoming === undefined || !hasBody(incoming) || incoming.complete) return;
+  // After one more turn of the event loop, a body that came in one packet with its header is complete.
+  await nextTurn();
+  if (!incoming.complete) c.header('connection', 'close');
+};
+
+/** Undefined for a request without a socket. */
+function incomingOf(c: Context): IncomingMessage | undefined {
+  return (c.env as { incoming?: IncomingMessage } | undefined)?.incoming;
+}
+
+function hasBody({ headers }: IncomingMessage): boolean {
+  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
 }

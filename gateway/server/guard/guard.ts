@@ -4,8 +4,7 @@ import type { CacheSharing } from '../../config/cache-sharing.ts';
 import { ApiError } from '../../errors/api-error.ts';
 import type { KeyCheck } from './api-keys.ts';
 import { cacheSaltOf, digestOf, keptDigestOf } from './caller.ts';
-import { HostNames } from './host-names.ts';
-import { isOwnOrigin, LOCAL_ORIGINS, Origins } from './origins.ts';
+import { HostNames, isOwnOrigin, LOCAL_ORIGINS, Origins } from './origins.ts';
 
 /** Says who may use this server. */
 export interface GuardRules {

@@ -1,4 +1,4 @@
-import { isOrigin } from '../../config/kinds.ts';
+import { isLoopback, isOrigin } from '../../config/kinds.ts';
 
 /** Origins of programs on the user's own machine: pages of its servers, and apps that are made of pages. */
 export const LOCAL_ORIGINS: readonly string[] = [
@@ -45,4 +45,33 @@ export class Origins {
 export function isOwnOrigin(origin: string, host: string): boolean {
   const own = `http://${host}`;
   return isOrigin(origin) && URL.canParse(own) && new URL(own).origin === origin;
+}
+
+/**
+ * The names that a request may call this server by. This prevents DNS rebinding: a web page can make its own name resolve
+ * to this machine, and the browser then takes requests here for requests to the page's own server. Such requests still
+ * carry the page's name in their Host header.
+ */
+export class HostNames {
+  readonly #names: ReadonlySet<string>;
+
+  constructor(names: readonly string[]) {
+    this.#names = new Set(names.map((name) => name.toLowerCase()));
+  }
+
+  /**
+   * authority: the Host header. localAddress: the address of this end of the connection. A client that uses it as the
+   * name has not looked a name up, so it is allowed.
+   */
+  allow(authority: string, localAddress: string | undefined): boolean {
+    const host = hostOf(authority);
+    if (host === undefined) return false;
+    return isLoopback(host) || this.#names.has(host) || host === localAddress?.replace(/^::ffff:/, '');
+  }
+}
+
+/** Returns the name or address of `name:port` or `[address]:port`; undefined for anything else. */
+function hostOf(authority: string): string | undefined {
+  const match = /^(?:\[([0-9a-f:.]+)\]|([^\s:/?#@[\]]+))(?::\d{1,5})?$/i.exec(authority);
+  return (match?.[1] ?? match?.[2])?.toLowerCase();
 }

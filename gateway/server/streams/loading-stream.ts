@@ -1,7 +1,6 @@
 import type { Context } from 'hono';
 import type { OpenText } from '../../generation/merge-streams.ts';
-import type { Clock } from '../../system/clock.ts';
-import { settlesWithin } from '../../system/settles-within.ts';
+import { type Clock, settlesWithin } from '../../system/clock.ts';
 import type { ResponseStream } from './response-stream.ts';
 import { eventStream } from './sse.ts';
 

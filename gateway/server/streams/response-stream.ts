@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Context } from 'hono';
 import type { OpenText } from '../../generation/merge-streams.ts';
-import { type AtTurnEnd, turnEnd } from '../../system/turn-end.ts';
+import { type AtTurnEnd, turnEnd } from '../../system/turns.ts';
 import { bodyOutlet, type Outlet, socketOutlet } from './outlet.ts';
 import { GATHER_MS, type StreamTimes, streamTimes, type TimedStream } from './stream-times.ts';
 

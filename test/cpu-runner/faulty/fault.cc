@@ -27,10 +27,8 @@ std::optional<Value> value_of(const std::array<std::pair<std::string_view, Value
 constexpr int kPace = 0;
 constexpr std::array<std::pair<std::string_view, int>, 5> kSignals = {
     {{"kill", SIGKILL}, {"abort", SIGABRT}, {"stop", SIGSTOP}, {"breach", SIGSYS}, {"pace", kPace}}};
-constexpr std::array<std::pair<std::string_view, Moment>, 4> kMoments = {{{"load", Moment::kLoad},
-                                                                          {"step", Moment::kStep},
-                                                                          {"operation", Moment::kOperation},
-                                                                          {"token", Moment::kToken}}};
+constexpr std::array<std::pair<std::string_view, Moment>, 3> kMoments = {
+    {{"load", Moment::kLoad}, {"step", Moment::kStep}, {"token", Moment::kToken}}};
 
 }  // namespace
 

@@ -9,21 +9,19 @@ namespace runnel::faulty {
 
 // What is counted, from 0 on, until the death.
 enum class Moment {
-  kLoad,       // tensors taken from the file
-  kStep,       // forward passes
-  kOperation,  // operations within forward passes
-  kToken,      // not counted: the number is a token id, and the death comes with a batch that has this token
+  kLoad,   // tensors taken from the file
+  kStep,   // forward passes
+  kToken,  // not counted: the number is a token id, and the death comes with a batch that has this token
 };
 
 class Fault {
  public:
   // Parses DEATH@MOMENT:NUMBER. DEATH is kill, abort, breach (of the sandbox) or stop (until SIGCONT comes);
-  // MOMENT is load, step, operation or token. pace@step:MILLISECONDS is no death: every forward pass waits
-  // for this time before it begins, so that a test can act between two tokens. Returns nothing for other
-  // texts.
+  // MOMENT is load, step or token. pace@step:MILLISECONDS is no death: every forward pass waits for this time
+  // before it begins, so that a test can act between two tokens. Returns nothing for other texts.
   static std::optional<Fault> parse(std::string_view text);
 
-  // Called before each load, step, operation and token. Dies or waits if this is the moment. position: the
+  // Called before each load, step and token. Dies or waits if this is the moment. position: the
   // last position of the current forward pass.
   void at(Moment moment, uint64_t number, uint32_t position) const;
 

@@ -17,23 +17,15 @@ class FaultyBackend final : public ForwardingBackend {
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
   Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) override;
   void embed(const Batch& batch, const EmbeddingSpec& embedding) override;
-  void qkv(const Batch& batch, const LayerSpec& layer) override;
-  void attend(const Batch& batch, const LayerSpec& layer) override;
-  void project(const Batch& batch, const ProjectSpec& project) override;
-  void ffn(const Batch& batch, const FfnSpec& ffn) override;
-  LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
-  std::vector<float> read_states(const NormSpec& norm, std::span<const uint32_t> rows) override;
 
  private:
   void count_load() { fault_.at(Moment::kLoad, num_loads_++, position_); }
-  void count_operation() { fault_.at(Moment::kOperation, num_operations_++, position_); }
 
   std::unique_ptr<Backend> owned_;
   Fault fault_;
   uint32_t position_ = 0;  // last position of the forward pass
   uint64_t num_loads_ = 0;
   uint64_t num_steps_ = 0;
-  uint64_t num_operations_ = 0;
 };
 
 }  // namespace runnel::faulty

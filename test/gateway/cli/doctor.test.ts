@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { doctorCommand } from '../../../gateway/cli/doctor.ts';
+import { doctor as command } from '../../../gateway/cli/doctor.ts';
 import type { DeviceReport } from '../../../gateway/runner/backends/devices.ts';
 import { type Diagnosis, diagnose } from '../../../gateway/runner/backends/diagnosis.ts';
-import { NODE_LINES, nodeFacts } from '../../../gateway/system/node-lines.ts';
+import { NODE_LINES, nodeFacts } from '../../../gateway/system/version.ts';
 import { runCommand } from '../../fixtures/run-command.ts';
 import { deviceReport, script } from '../../fixtures/stand-in-runners.ts';
 import { type Directory, withDirectory } from '../../fixtures/supervised.ts';
@@ -23,7 +23,7 @@ async function doctor(directory: Directory, report: DeviceReport | undefined, ..
   const cudaRunner =
     report === undefined ? directory.path('absent') : runner(directory, 'cuda-runner', '0.1.0', report);
   const files = ['--runner', runner(directory, 'cpu-runner', '0.1.0'), '--cuda-runner', cudaRunner];
-  return runCommand(doctorCommand, ...files, ...more);
+  return runCommand(command.run, ...files, ...more);
 }
 
 test('a machine with a device: what it is, and that it serves', async () => {
@@ -133,8 +133,8 @@ test('package.json allows exactly the lines of Node that are supported', () => {
 });
 
 test('unsupported options are refused', async () => {
-  assert.is((await runCommand(doctorCommand, '--threads', '2')).exitCode, 64);
-  assert.is((await runCommand(doctorCommand, '--backend', 'cuda', '--gpu-device=-1')).exitCode, 64);
+  assert.is((await runCommand(command.run, '--threads', '2')).exitCode, 64);
+  assert.is((await runCommand(command.run, '--backend', 'cuda', '--gpu-device=-1')).exitCode, 64);
 });
 
 test.run();

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import Long from 'long';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { framesCommand } from '../../../gateway/cli/frames.ts';
+import { frames as command } from '../../../gateway/cli/frames.ts';
 import { encodeFrame } from '../../../gateway/runner/protocol/frame.ts';
 import { runner } from '../../../gateway/runner/protocol/proto/runner.js';
 import { runCommand } from '../../fixtures/run-command.ts';
@@ -26,7 +26,7 @@ const step = entry({
 });
 
 const folder = temporaryFolder();
-const print = (name: string) => runCommand(framesCommand, join(folder.path, name));
+const print = (name: string) => runCommand(command.run, join(folder.path, name));
 const runnel = fileURLToPath(new URL('../../../gateway/runnel.js', import.meta.url));
 
 const frames = suite('frames');
@@ -64,7 +64,7 @@ frames('a recording is printed one line a frame, with the step and the direction
 
 frames('--json prints each frame whole, with the names of the protocol', async () => {
   folder.write('json.frames', Buffer.concat([start, step]));
-  const { exitCode, stdout } = await runCommand(framesCommand, '--json', join(folder.path, 'json.frames'));
+  const { exitCode, stdout } = await runCommand(command.run, '--json', join(folder.path, 'json.frames'));
   assert.is(exitCode, 0);
   assert.equal(
     stdout
@@ -132,7 +132,7 @@ frames('a file that is not a recording is refused with a sentence', async () => 
     [[], 64],
   ] as const) {
     const { exitCode, stderr } = await runCommand(
-      framesCommand,
+      command.run,
       ...args.map((name) => join(folder.path, name)),
     );
     assert.is(exitCode, status, args.join(' '));

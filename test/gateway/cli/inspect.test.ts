@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { type Inspection, inspectCommand } from '../../../gateway/cli/inspect.ts';
+import { inspect as command, type Inspection } from '../../../gateway/cli/inspect.ts';
 import { DEFAULT_MODEL, TINY_MODEL } from '../../fixtures/default-model.ts';
 import { runCommand } from '../../fixtures/run-command.ts';
 import { script } from '../../fixtures/stand-in-runners.ts';
@@ -45,7 +45,7 @@ function runner(directory: Directory, output: string, status = 0): string {
 
 function inspect(directory: Directory, output: string, status: number, ...args: string[]) {
   const file = runner(directory, output, status);
-  return runCommand(inspectCommand, TINY_MODEL, '--backend', 'cpu', '--runner', file, ...args);
+  return runCommand(command.run, TINY_MODEL, '--backend', 'cpu', '--runner', file, ...args);
 }
 
 test('inspect prints what the file and the runner report', async () => {
@@ -127,7 +127,7 @@ test('a model that cannot be served exits with 69, the reason and its details', 
     }
     const absent = directory.path('absent');
     const { exitCode, stdout } = await runCommand(
-      inspectCommand,
+      command.run,
       DEFAULT_MODEL,
       '--backend=cpu',
       '--runner',
@@ -149,7 +149,7 @@ test('impossible arguments are refused', async () => {
     [['/nonexistent.gguf'], 66, /does not exist/],
   ];
   for (const [args, status, sentence] of cases) {
-    const { exitCode, stdout, stderr } = await runCommand(inspectCommand, ...args);
+    const { exitCode, stdout, stderr } = await runCommand(command.run, ...args);
     assert.equal([exitCode, stdout], [status, ''], args.join(' '));
     assert.match(stderr, sentence);
   }

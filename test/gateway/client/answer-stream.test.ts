@@ -2,9 +2,8 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { streamAnswer } from '../../../gateway/client/answer-stream.ts';
 import { eventData } from '../../../gateway/client/event-data.ts';
-import { RefusedError } from '../../../gateway/client/refused-error.ts';
 import { firstModel } from '../../../gateway/client/served-model.ts';
-import { Server } from '../../../gateway/client/server.ts';
+import { RefusedError, Server } from '../../../gateway/client/server.ts';
 import { UnavailableError } from '../../../gateway/errors/exit-code.ts';
 import { OpenAiServer, writeEnd, writeText } from '../../fixtures/openai-server.ts';
 

@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { thinkingLimit } from '../../../gateway/generation/thinking-limit.ts';
+import { thinkingLimit } from '../../../gateway/generation/thinking-parser.ts';
 import { byteTokenizer } from '../../fixtures/byte-model.ts';
 
 const test = suite('thinking limit');

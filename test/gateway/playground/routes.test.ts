@@ -2,7 +2,7 @@ import { pathToFileURL } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type BuiltPage, readBuiltPage } from '../../../gateway/playground/built-page.ts';
-import type { Playground } from '../../../gateway/playground/routes.ts';
+import type { Playground } from '../../../gateway/playground/playground.ts';
 import { loopbackOnly } from '../../../gateway/server/guard/guard.ts';
 import { close, createHttpServer, listen } from '../../../gateway/server/http-server.ts';
 import { testApp } from '../../fixtures/app.ts';

@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { scrubEnvironment } from '../../../gateway/system/environment.ts';
+import { scrubEnvironment } from '../../../gateway/system/start-program.ts';
 
 const environment = suite('environment');
 

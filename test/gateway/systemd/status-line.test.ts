@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { statusLine } from '../../../gateway/systemd/status-line.ts';
+import { statusLine } from '../../../gateway/systemd/notifier.ts';
 
 const test = suite('status line');
 

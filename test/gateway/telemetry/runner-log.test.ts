@@ -1,8 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { RunnerEvent } from '../../../gateway/runner/supervision/runner-event.ts';
-import { createLog } from '../../../gateway/telemetry/log.ts';
-import { runnerLog } from '../../../gateway/telemetry/runner-log.ts';
+import { createLog, runnerLog } from '../../../gateway/telemetry/log.ts';
 import { collectExact, requestOf, supervised } from '../../fixtures/supervised.ts';
 
 const test = suite('runner log');

@@ -2,11 +2,10 @@ import { html } from 'htm/preact';
 import { Component, createRef, type VNode } from 'preact';
 import type { Answer } from '../answer.ts';
 import type { Playground } from '../playground.ts';
+import { milliseconds } from '../speed.ts';
 import type { Span } from '../tokens.ts';
 import { Chunk } from './chunk.ts';
-import { milliseconds } from './milliseconds.ts';
 import { SpokenText } from './spoken-text.ts';
-import { Thought } from './thought.ts';
 import { TokenInspector } from './token-inspector.ts';
 
 interface Props {
@@ -99,5 +98,15 @@ function Footer({ answer, playground, isLast }: Props): VNode {
         `
       }
     </footer>
+  `;
+}
+
+/** What the model thinks before its answer. It is folded until a person opens it. */
+export function Thought({ answer }: { answer: Answer }): VNode {
+  return html`
+    <details class="thought" data-thinking=${answer.isThinking}>
+      <summary>${answer.isThinking ? 'Thinking' : 'Thought'}</summary>
+      <p>${answer.thought}</p>
+    </details>
   `;
 }

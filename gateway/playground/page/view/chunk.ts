@@ -1,7 +1,7 @@
 import { html } from 'htm/preact';
 import { Component, type VNode } from 'preact';
+import { milliseconds } from '../speed.ts';
 import { probabilityOf, type Span, shadeOf } from '../tokens.ts';
-import { milliseconds } from './milliseconds.ts';
 
 interface Props {
   readonly index: number;

@@ -1,9 +1,9 @@
 import { html } from 'htm/preact';
 import type { ComponentChildren, VNode } from 'preact';
 import type { Crash, Playground } from '../playground.ts';
+import { milliseconds } from '../speed.ts';
 import type { ModelStatus } from '../status.ts';
 import { Icon } from './icons.ts';
-import { milliseconds } from './milliseconds.ts';
 import { ParameterFields } from './parameter-fields.ts';
 import { SpeedChart } from './speed-chart.ts';
 

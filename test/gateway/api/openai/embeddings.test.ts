@@ -3,7 +3,7 @@ import * as assert from 'uvu/assert';
 import { maxTextsAtOnce } from '../../../../gateway/generation/embeddings.ts';
 import { type ModelPooling, poolingOfType } from '../../../../gateway/models/model.ts';
 import { GenerationError } from '../../../../gateway/runner/runner.ts';
-import { ByteBudget } from '../../../../gateway/server/guard/byte-budget.ts';
+import { ByteBudget } from '../../../../gateway/server/guard/bodies.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { byteModel, byteTokenizer, EOS_ID } from '../../../fixtures/byte-model.ts';
 import { ScriptedRunner } from '../../../fixtures/scripted-runner.ts';

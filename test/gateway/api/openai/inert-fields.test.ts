@@ -3,7 +3,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { z } from 'zod';
 import { calledInert, messageInert, partInert, toolCallInert } from '../../../../gateway/api/chat-message.ts';
-import { ANYTHING, type InertFields } from '../../../../gateway/api/inert.ts';
+import { ANYTHING, type InertFields } from '../../../../gateway/api/fields.ts';
 import { chatFields } from '../../../../gateway/api/openai/chat-request.ts';
 import { completionFields } from '../../../../gateway/api/openai/completion-request.ts';
 import {
@@ -14,8 +14,7 @@ import {
   streamOptionsInert,
 } from '../../../../gateway/api/openai/inert-fields.ts';
 import { itemInert, partInert as itemPartInert } from '../../../../gateway/api/responses/input-items.ts';
-import { responsesFields } from '../../../../gateway/api/responses/request.ts';
-import { textInert } from '../../../../gateway/api/responses/text-format.ts';
+import { responsesFields, textInert } from '../../../../gateway/api/responses/request.ts';
 import type { Log } from '../../../../gateway/telemetry/log.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { EOS_ID } from '../../../fixtures/byte-model.ts';

@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { benchCommand } from '../../../../gateway/cli/bench/bench.ts';
-import { curveLines } from '../../../../gateway/cli/bench/curve.ts';
+import { bench } from '../../../../gateway/cli/bench/bench.ts';
+import { curveLines } from '../../../../gateway/cli/bench/table.ts';
 import { OpenAiServer, writeAnswer } from '../../../fixtures/openai-server.ts';
 import { runCommand as run } from '../../../fixtures/run-command.ts';
 
@@ -20,7 +20,7 @@ test('a table has a row for each load, with what failed, and curves', async ({ f
     response.end('{"error":{"message":"Busy."}}');
   };
   const args = ['--url', fake.url, '--requests', '6', '--seed', '5', '--concurrency'];
-  const { exitCode, stdout, stderr } = await run(benchCommand, ...args, '1,2');
+  const { exitCode, stdout, stderr } = await run(bench.run, ...args, '1,2');
   assert.is(exitCode, 0, stderr);
   const lines = stdout.split('\n');
   assert.is(lines[0], `scripted at ${fake.url}, seed 5`);
@@ -37,7 +37,7 @@ test('a table has a row for each load, with what failed, and curves', async ({ f
 
 test('--json has the levels, and the same seed the same prompts', async ({ fake }) => {
   const args = ['--url', fake.url, '--requests', '3', '--seed', '5', '--rate', '500', '--json'];
-  const { exitCode, stdout } = await run(benchCommand, ...args);
+  const { exitCode, stdout } = await run(bench.run, ...args);
   assert.is(exitCode, 0);
   const { seed, model, levels } = JSON.parse(stdout);
   assert.is(seed, 5);
@@ -45,7 +45,7 @@ test('--json has the levels, and the same seed the same prompts', async ({ fake 
   assert.equal(levels[0].load, { rate: 500 });
   assert.is(levels[0].output_tokens, 6);
   assert.is(levels[0].prompt_tokens, 15);
-  await run(benchCommand, ...args);
+  await run(bench.run, ...args);
   const prompts = fake.bodies.map(({ messages }) => JSON.stringify(messages));
   assert.equal(prompts.slice(0, 4), prompts.slice(4));
   assert.is(new Set(prompts.slice(0, 4)).size, 4);
@@ -64,7 +64,7 @@ test('loads that make no sense and a server that refuses have their exit codes',
     response.end();
   };
   for (const [expected, args, message] of cases) {
-    const { exitCode, stderr } = await run(benchCommand, '--url', fake.url, ...args);
+    const { exitCode, stderr } = await run(bench.run, '--url', fake.url, ...args);
     assert.is(exitCode, expected, stderr);
     assert.match(stderr, message);
   }

@@ -1,7 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { type Ask, byArrivals, byConcurrency } from '../../../../gateway/cli/bench/load.ts';
-import type { Sample } from '../../../../gateway/cli/bench/sample.ts';
+import { type Ask, byArrivals, byConcurrency, type Sample } from '../../../../gateway/cli/bench/load.ts';
 import { within } from '../../../fixtures/within.ts';
 
 const test = suite('bench load');

@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { arrivalsMs, promptOf, uniform } from '../../../../gateway/cli/bench/random.ts';
-import { distributionOf, quantile } from '../../../../gateway/cli/bench/statistics.ts';
+import { distributionOf, quantile } from '../../../../gateway/cli/bench/level.ts';
+import { arrivalsMs, promptOf, uniform } from '../../../../gateway/cli/bench/load.ts';
 
 const test = suite('bench statistics');
 

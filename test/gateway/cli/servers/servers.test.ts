@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { psCommand } from '../../../../gateway/cli/servers/ps.ts';
-import { stopCommand } from '../../../../gateway/cli/servers/stop.ts';
+import { ps } from '../../../../gateway/cli/servers/ps.ts';
+import { stop } from '../../../../gateway/cli/servers/stop.ts';
 import { writeRunFile } from '../../../../gateway/system/run-files.ts';
 import { Gateway } from '../../../fixtures/gateway.ts';
 import { runCommand as run } from '../../../fixtures/run-command.ts';
@@ -28,19 +28,19 @@ test('ps lists a real server, stop ends it, and then it is in no list', async ()
   gateway = await Gateway.start(absent, ['--runner', '/bin/false']);
   const pid = gateway.process.pid ?? 0;
   const { url } = gateway;
-  const listed = JSON.parse((await run(psCommand, '--json')).stdout);
+  const listed = JSON.parse((await run(ps.run, '--json')).stdout);
   assert.is(listed.length, 1);
   const { state, ...facts } = listed[0];
   assert.match(state, /^(starting|recovering|failed)$/);
   assert.equal(facts, { pid, url, model: null, open_requests: 0, memory_bytes: 0 });
-  assert.match((await run(psCommand)).stdout, new RegExp(`PID .*\\n${pid} +${url} `));
-  assert.equal(await run(stopCommand, '--url', url), {
+  assert.match((await run(ps.run)).stdout, new RegExp(`PID .*\\n${pid} +${url} `));
+  assert.equal(await run(stop.run, '--url', url), {
     exitCode: 0,
     stdout: `${pid} at ${url} has ended.\n`,
     stderr: '',
   });
   assert.equal(await gateway.ended(), { code: 0, signal: null });
-  assert.is((await run(psCommand, '--json')).stdout, '[]\n');
+  assert.is((await run(ps.run, '--json')).stdout, '[]\n');
 });
 
 test('stop refuses targets that match no server or several', async () => {
@@ -53,7 +53,7 @@ test('stop refuses targets that match no server or several', async () => {
     [64, ['stray'], /./],
   ];
   for (const [expected, args, message] of cases) {
-    const { exitCode, stderr } = await run(stopCommand, ...args);
+    const { exitCode, stderr } = await run(stop.run, ...args);
     assert.is(exitCode, expected, stderr);
     assert.match(stderr, message);
   }
@@ -63,7 +63,7 @@ test('a server that does not answer is listed as silent', async () => {
   const folder = `${process.env.XDG_RUNTIME_DIR}/runnel`;
   // Registers this process as a server with a socket on which nobody listens.
   writeRunFile(folder, 'unix:/nonexistent/socket');
-  const { stdout } = await run(psCommand);
+  const { stdout } = await run(ps.run);
   assert.match(stdout, new RegExp(`${process.pid} +unix:/nonexistent/socket +silent +- +- +-`));
 });
 

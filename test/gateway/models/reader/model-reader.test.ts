@@ -7,7 +7,7 @@ import { UnavailableError } from '../../../../gateway/errors/unavailable-error.t
 import { renderProcessorMs } from '../../../../gateway/models/reader/messages.ts';
 import type { ModelReader } from '../../../../gateway/models/reader/model-reader.ts';
 import { ChatTemplateError } from '../../../../gateway/prompt/chat-template.ts';
-import { processorMsOf } from '../../../../gateway/system/processor-time.ts';
+import { processorMsOf } from '../../../../gateway/system/process-stat.ts';
 import { errorOf } from '../../../fixtures/errors.ts';
 import { readerOf } from '../../../fixtures/model-readers.ts';
 import { tinyTemplate } from '../../../fixtures/tiny-vocabulary.ts';
@@ -183,7 +183,7 @@ test('without descriptors for a process the error is retriable, and a retry succ
     import { closeSync, openSync } from 'node:fs';
     import { setTimeout as elapsed } from 'node:timers/promises';
     import { readerOf } from ${JSON.stringify(new URL('../../../fixtures/model-readers.ts', import.meta.url))};
-    import { isShortage } from ${JSON.stringify(new URL('../../../../gateway/system/shortage.ts', import.meta.url))};
+    import { isShortage } from ${JSON.stringify(new URL('../../../../gateway/errors/unavailable-error.ts', import.meta.url))};
     const render = () => template.renderText([{ role: 'user', content: 'hello' }], {});
     const fds = [];
     const template = readerOf(${JSON.stringify(echo)}, { startPauseMs: 50 });

@@ -5,7 +5,13 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { faultKinds } from '../../../fixtures/simulation/faults.ts';
-import { emptyCounts, Simulation } from '../../../fixtures/simulation/simulation.ts';
+import {
+  type Breach,
+  BrokenPromises,
+  emptyCounts,
+  promises,
+  Simulation,
+} from '../../../fixtures/simulation/simulation.ts';
 
 const defaultSeeds = 300;
 
@@ -15,17 +21,21 @@ const { RUNNEL_TEST_SEED: only, RUNNEL_TEST_SEEDS: numSeeds = String(defaultSeed
 const seeds =
   only === undefined ? Array.from({ length: Number(numSeeds) }, (_, seed) => seed) : [Number(only)];
 
-simulation(`no promise is broken in ${seeds.length} seeds of faults`, async () => {
-  const counts = emptyCounts();
-  const broken: string[] = [];
-  let numRun = 0;
+const counts = emptyCounts();
+const broken: (Breach & { readonly seed: number })[] = [];
+/** Seeds that failed otherwise. */
+const failed: string[] = [];
+let numRun = 0;
+
+simulation.before(async () => {
   for (const seed of seeds) {
     numRun += 1;
     try {
       await new Simulation(seed, counts).run();
     } catch (error) {
-      broken.push(`RUNNEL_TEST_SEED=${seed}: ${error instanceof Error ? error.message : error}`);
-      if (broken.length === 5) break;
+      if (error instanceof BrokenPromises) broken.push(...error.breaches.map((each) => ({ seed, ...each })));
+      else failed.push(`RUNNEL_TEST_SEED=${seed}: ${error}`);
+      if (broken.length + failed.length >= 5) break;
     }
   }
   const shown = (map: ReadonlyMap<string, number>) =>
@@ -35,7 +45,17 @@ simulation(`no promise is broken in ${seeds.length} seeds of faults`, async () =
   console.log(`Outcomes: ${shown(counts.outcomes)}`);
   console.log(`Faults: ${shown(counts.faults)}`);
   console.log(`Logged: ${shown(counts.logged)}`);
-  assert.is(broken.join('\n'), '');
+});
+
+for (const [promised, name] of Object.entries(promises)) {
+  simulation(name, () => {
+    const breaches = broken.filter((breach) => breach.promised === promised);
+    assert.is(breaches.map(({ seed, what }) => `RUNNEL_TEST_SEED=${seed}: ${what}`).join('\n'), '');
+  });
+}
+
+simulation(`${seeds.length} seeds of faults meet each kind of fault and of end`, () => {
+  assert.is(failed.join('\n'), '');
   assert.is(numRun, seeds.length, 'every seed was run');
   if (only !== undefined) return;
   for (const kind of faultKinds) assert.ok(counts.faults.has(kind), `there was a fault of the kind ${kind}`);

@@ -1,0 +1,208 @@
+import type { Handler } from 'hono';
+import * as z from 'zod';
+import { JSON_TYPE } from '../json/json-text.ts';
+import type { Answer, Content, Events, Operation, RouteGroup } from '../server/route-group.ts';
+import { version } from '../system/version.ts';
+
+/** The OpenAPI 3.1 document (https://spec.openapis.org/oas/v3.1.1.html) of all routes. Each group describes its own. */
+export function openApiDocument(groups: readonly RouteGroup[]): object {
+  const paths: Record<string, Record<string, object>> = {};
+  const described = groups.flatMap((group) => group.operations.map((operation) => ({ group, operation })));
+  const titled = titledSchemas(described.map(({ operation }) => operation));
+  for (const { group, operation } of described) {
+    paths[operation.path] = {
+      ...paths[operation.path],
+      [operation.method]: operationObject(operation, group),
+    };
+  }
+  return {
+    openapi: '3.1.1',
+    info: { title: 'Runnel', version: version(), license: LICENSE, description: DESCRIPTION },
+    tags: [...new Set(described.map(({ group }) => group.name))].map((name) => ({ name })),
+    paths,
+    components: {
+      schemas: Object.fromEntries([
+        ...described.map(({ group }) => [errorName(group), jsonSchemaOf(group.errorSchema)]),
+        ...[...titled].map(([title, schema]) => [title, answerSchemaOf(schema)]),
+      ]),
+      parameters: { correlationId: CORRELATION_ID, traceparent: TRACEPARENT },
+      securitySchemes: {
+        bearer: { type: 'http', scheme: 'bearer' },
+        apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' },
+      },
+    },
+  };
+}
+
+const LICENSE = { name: 'Apache-2.0', identifier: 'Apache-2.0' };
+
+const DESCRIPTION = [
+  'A member that is null counts as absent, at every depth of a body.',
+  'A schema here says what a body may have; rules across fields, and those that depend on the model, are not in it.',
+  'A key is needed only if the server was started with keys.',
+].join(' ');
+
+const CORRELATION_ID = {
+  name: 'X-Correlation-Id',
+  in: 'header',
+  description: 'Returned in the answer and logged. An id of another form is replaced.',
+  schema: { type: 'string', pattern: '^[A-Za-z0-9-]{1,64}$' },
+};
+
+const TRACEPARENT = {
+  name: 'traceparent',
+  in: 'header',
+  description: 'W3C Trace Context, which is logged. An invalid value is ignored.',
+  schema: { type: 'string' },
+};
+
+function operationObject(operation: Operation, group: RouteGroup): object {
+  const { method, path, summary, body, headers = {}, query = {}, answers } = operation;
+  const named = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
+  }));
+  const texts = (place: string, described: Readonly<Record<string, string>>): object[] =>
+    Object.entries(described).map(([name, description]) => ({
+      ...{ name, in: place, description },
+      schema: { type: 'string' },
+    }));
+  const common = ['correlationId', 'traceparent'].map((name) => ({
+    $ref: `#/components/parameters/${name}`,
+  }));
+  return {
+    operationId: `${method}${path.replaceAll(/[^a-z0-9]+/g, '_')}`,
+    tags: [group.name],
+    summary,
+    ...(group.access === 'everybody' ? { security: [] } : { security: [{}, { bearer: [] }, { apiKey: [] }] }),
+    parameters: [...named, ...texts('query', query), ...texts('header', headers), ...common],
+    ...(body === undefined ? {} : { requestBody: requestBody(operation, jsonSchemaOf(body)) }),
+    responses: {
+      ...Object.fromEntries(Object.entries(answers).map(([status, answer]) => [status, response(answer)])),
+      default: {
+        description: 'An error, by its status.',
+        content: { 'application/json': { schema: { $ref: `#/components/schemas/${errorName(group)}` } } },
+      },
+    },
+  };
+}
+
+function requestBody({ isBodyOptional = false, bodyTypes = [] }: Operation, schema: object): object {
+  const types = ['application/json', ...bodyTypes];
+  return {
+    required: !isBodyOptional,
+    content: Object.fromEntries(types.map((type) => [type, { schema }])),
+  };
+}
+
+function response({ description, content }: Answer): object {
+  const described = Object.entries(content).map(([type, each]) => [type, contentObject(each)]);
+  return { description, content: Object.fromEntries(described) };
+}
+
+/** x-itemSchema has the schema of each line or event of a stream, as OpenAPI 3.2's itemSchema does. */
+function contentObject(content: Content): object {
+  if ('whole' in content) return { schema: reference(content.whole) };
+  if ('lines' in content) return { 'x-itemSchema': answerSchemaOf(content.lines) };
+  return { 'x-itemSchema': eventSchema(content.events) };
+}
+
+/**
+ * The form that OpenAPI 3.2 has for server-sent events:
+ * https://spec.openapis.org/oas/v3.2.0.html#server-sent-event-streams.
+ */
+function eventSchema({ named = {}, unnamed, last }: Events): object {
+  const data = (schema: z.ZodType): object => ({
+    ...{ type: 'string', contentMediaType: 'application/json' },
+    contentSchema: answerSchemaOf(schema),
+  });
+  const event = (properties: Record<string, object>): object => ({
+    ...{ type: 'object', properties },
+    required: Object.keys(properties),
+  });
+  return {
+    oneOf: [
+      ...Object.entries(named).map(([name, schema]) => event({ event: { const: name }, data: data(schema) })),
+      ...(unnamed === undefined ? [] : [event({ data: data(unnamed) })]),
+      ...(last === undefined ? [] : [event({ data: { const: last } })]),
+    ],
+  };
+}
+
+/** Refers to the schema by its title, if it has one. */
+function reference(schema: z.ZodType): object {
+  const title = schema.meta()?.title;
+  return title === undefined ? answerSchemaOf(schema) : { $ref: `#/components/schemas/${title}` };
+}
+
+/** The schemas of whole answers that have titles. They are among the components. */
+function titledSchemas(operations: readonly Operation[]): ReadonlyMap<string, z.ZodType> {
+  const titled = new Map<string, z.ZodType>();
+  for (const { content } of operations.flatMap(({ answers }) => Object.values(answers)))
+    for (const each of Object.values(content)) {
+      const title = 'whole' in each ? each.whole.meta()?.title : undefined;
+      if ('whole' in each && title !== undefined) titled.set(title, each.whole);
+    }
+  return titled;
+}
+
+/** Groups with the same error schema share its name. */
+function errorName({ errorSchema }: RouteGroup): string {
+  return errorSchema.meta()?.title ?? 'Error';
+}
+
+/**
+ * The JSON Schema of a body before its defaults are filled in. Rules that are code are missing, except what a schema's
+ * meta() says of them: a body that matches may still get a 400. null means absent and is left out everywhere.
+ */
+export function jsonSchemaOf(schema: z.ZodType): Record<string, unknown> {
+  const { $schema: _, ...json } = z.toJSONSchema(schema, {
+    io: 'input',
+    unrepresentable: 'any',
+    override: ({ zodSchema, jsonSchema }) => {
+      const { def } = zodSchema._zod;
+      // A value that is first read by code, and then checked by a schema that can be shown.
+      if (def.type === 'pipe' && isAnything(def.in) && !isKind(def.out, 'transform'))
+        Object.assign(jsonSchema, jsonSchemaOf(def.out as z.ZodType), { ...jsonSchema });
+      if (def.type === 'default' && isShown(def.defaultValue)) jsonSchema.default = def.defaultValue;
+    },
+  });
+  return json as Record<string, unknown>;
+}
+
+/** The JSON Schema of an answer. It forbids no further members, because answers may get more. */
+export function answerSchemaOf(schema: z.ZodType): Record<string, unknown> {
+  const { $schema: _, ...json } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' });
+  return json as Record<string, unknown>;
+}
+
+/** A schema that checks nothing, or by code alone. */
+function isAnything(schema: z.core.$ZodType): boolean {
+  const { def } = (schema as z.ZodType)._zod;
+  return (
+    isKind(schema, 'unknown') || (isPipe(def) && isKind(def.in, 'unknown') && isKind(def.out, 'transform'))
+  );
+}
+
+function isPipe(def: z.core.$ZodTypeDef): def is z.core.$ZodPipeDef {
+  return def.type === 'pipe';
+}
+
+function isKind(schema: z.core.$ZodType, type: string): boolean {
+  return schema._zod.def.type === type;
+}
+
+function isShown(value: unknown): boolean {
+  return ['string', 'number', 'boolean'].includes(typeof value) || Array.isArray(value);
+}
+
+/** GET /openapi.json. The document is made when it is first asked for, and does not change while the server runs. */
+export function openApiHandler(groups: readonly RouteGroup[]): Handler {
+  let text: string | undefined;
+  return (c) => {
+    text ??= JSON.stringify(openApiDocument(groups));
+    return c.body(text, 200, { 'content-type': JSON_TYPE });
+  };
+}

@@ -1,2 +1,0 @@
-/** The kinds of work that a pool manager may send here. */
-export const CAPABILITIES = ['text-gen'];

@@ -1,0 +1,36 @@
+import { readFileSync } from 'node:fs';
+
+/** What the kernel tells of a process in /proc/PID/stat. It works on Linux, on one machine. */
+
+/** The fields from the third on; undefined if there is no such process. */
+function statOf(pid: number): string[] | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    // The second field is the program's name in parentheses and may hold anything. The third follows the last parenthesis.
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  } catch {
+    return undefined;
+  }
+}
+
+/** The id with the start time of the process, because ids are reused. Undefined if the process does not run or is a zombie. */
+export function identityOf(pid: number): string | undefined {
+  const fields = statOf(pid);
+  return fields === undefined || 'ZX'.includes(fields[0] ?? '') ? undefined : `${pid} ${fields[22 - 3]}`;
+}
+
+/** Whether the process with this identity still runs. */
+export function isRunning(identity: string): boolean {
+  return identity === identityOf(Number.parseInt(identity, 10));
+}
+
+/** Clock ticks of the two counters below. USER_HZ is 100 on every Linux that Node runs on. */
+const ticksPerSecond = 100;
+
+/** The processor time of all threads of a process so far, in milliseconds, in steps of ten. Undefined if there is no such process. */
+export function processorMsOf(pid: number): number | undefined {
+  const fields = statOf(pid);
+  if (fields === undefined) return undefined;
+  const [userTicks, systemTicks] = [Number(fields[14 - 3]), Number(fields[15 - 3])];
+  return ((userTicks + systemTicks) * 1000) / ticksPerSecond;
+}
