@@ -6,8 +6,8 @@ import {
   type SpecialTokens,
   tablesOfTokenizerJson,
 } from '../../../../gateway/tokenizer/huggingface/tokenizer-json.ts';
-import { finish } from '../../../../gateway/tokenizer/steps.ts';
-import { TokenizerError } from '../../../../gateway/tokenizer/tokenizer-error.ts';
+import { TokenizerError } from '../../../../gateway/tokenizer/tables.ts';
+import { finish } from '../../../../gateway/tokenizer/tokenizer.ts';
 import { tinySentencePieceJson, tinyTokenizerJson } from '../../../fixtures/tiny-tokenizer-json.ts';
 
 const test = suite('tokenizer.json');
