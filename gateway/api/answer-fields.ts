@@ -5,8 +5,7 @@ import type { AnswerEnd } from '../generation/text-stream.ts';
 
 /** The numerics id of the runner that continued an answer with other arithmetic than it began with. */
 export const markFields = { continued_by: z.string().optional() };
-const markSchema = z.object(markFields);
-export type Mark = z.infer<typeof markSchema>;
+export type Mark = z.infer<z.ZodObject<typeof markFields>>;
 
 export function mark(end: AnswerEnd | undefined): Mark {
   return end?.continuedBy === undefined ? {} : { continued_by: end.continuedBy };
@@ -14,8 +13,7 @@ export function mark(end: AnswerEnd | undefined): Mark {
 
 /** Tells an answer that ended at its time limit from one that reached its length: more tokens would not have helped it. */
 export const endedByFields = { ended_by: z.literal('time_limit').optional() };
-const endedBySchema = z.object(endedByFields);
-export type EndedBy = z.infer<typeof endedBySchema>;
+type EndedBy = z.infer<z.ZodObject<typeof endedByFields>>;
 
 export function endedBy({ reason }: AnswerEnd): EndedBy {
   return reason === 'time_limit' ? { ended_by: reason } : {};

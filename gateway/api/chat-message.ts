@@ -11,7 +11,7 @@ import {
   textContent,
 } from './conversation.ts';
 import * as fields from './fields.ts';
-import { ANYTHING, type InertFields, inert, NO, NO_ITEMS, NOTHING } from './inert.ts';
+import { ANYTHING, type InertFields, inert, NO, NO_ITEMS, NOTHING } from './fields.ts';
 import { toolName } from './tools.ts';
 
 /** One message of a conversation: its role, its text, and its calls of tools. */

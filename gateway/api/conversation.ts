@@ -1,8 +1,7 @@
 import * as z from 'zod';
 import type { ChatMessage, ToolCall } from '../prompt/chat-template.ts';
 import * as fields from './fields.ts';
-import { violated } from './fields.ts';
-import { type InertFields, inert } from './inert.ts';
+import { type InertFields, inert, violated } from './fields.ts';
 
 /** What the conversations of all APIs have in common. */
 

@@ -11,10 +11,8 @@ import { whileWanted } from '../calls/whole-answer.ts';
 import { ApiError } from '../errors/api-error.ts';
 import { Embeddings, embeddingRequest, ofLengthOne, poolingOf } from '../generation/embeddings.ts';
 import type { Model } from '../models/model.ts';
-import type { ByteBudget } from '../server/guard/bodies.ts';
 import { senderOf, sharerOf } from '../server/guard/caller.ts';
 import type { RouteDeps } from '../server/route-group.ts';
-import type { Caller } from '../system/caller.ts';
 import { longAnswer, PIECE_CHARACTERS } from './long-answer.ts';
 
 /** What the routes for embeddings have in common: they make vectors of texts or of token ids. */
@@ -31,78 +29,71 @@ interface Wish {
   readonly limit: ContextLimit;
   /** Whether a text that is too long loses its end; otherwise it is refused. */
   readonly isCut: boolean;
+  /** As in a Call. */
+  readonly priority?: number;
 }
 
-export interface EmbeddedTexts {
-  /** The vector of each text, not scaled, with all its values. */
-  readonly vectors: readonly Float32Array[];
-  /** Tokens of all texts together. */
-  readonly numTokens: number;
+/** The JSON of an answer with vectors. */
+interface Form {
+  readonly before: string;
+  readonly behind: string;
+  /** The JSON before and after each vector; nothing by default. */
+  readonly around?: (index: number) => readonly [string, string];
+  /** Whether vectors are scaled to a length of 1, as by default. */
+  readonly isScaled?: boolean;
+  /** A list of numbers by default. */
+  readonly vectorJson?: (vector: Float32Array) => Iterable<string>;
 }
+
+/** Digits after which a number in single precision can be read back exactly. */
+const DIGITS = 9;
 
 /**
- * Makes the vectors and answers with them. answer: makes the response, by vectorsAnswer. Throws a 400 for the first text
- * that cannot have a vector, a 503 if there is no room for the vectors, and CANCELLED when the client has left.
+ * Makes the vectors and answers with them. formOf: makes the form of the answer from the tokens of all texts. The vectors count
+ * against the budget while they are made, because all of them are in memory before the first is sent, and until they are sent.
+ * Throws a 400 for the first text that cannot have a vector and for vectors that could never fit, a 503 if they do not fit now,
+ * and CANCELLED when the client has left.
  */
 export async function embedTexts(
   c: Context,
-  deps: RouteDeps,
+  { answerBudget: budget, pooling: asked }: Pick<RouteDeps, 'answerBudget' | 'pooling'>,
   { model, info, runner, api }: UsableModel,
   wish: Wish,
-  answer: (embedded: EmbeddedTexts) => Response,
+  formOf: (numTokens: number) => Form,
 ): Promise<Response> {
   const { signal } = c.req.raw;
-  const { dimensions } = wish;
-  if (info.embeddingSize === 0)
-    throw new ApiError({
-      status: 501,
-      code: 'not_supported',
-      message: 'This runner does not support embeddings.',
-    });
-  requireDimensions(dimensions, info.embeddingSize);
-  const pooling = poolingOf(model, deps.pooling);
-  const ids = await idsOf(wish, model, info.vocabSize, signal);
-  const { modelIdentity } = info;
+  const { embeddingSize: size, vocabSize, modelIdentity } = info;
+  if (size === 0) {
+    const message = 'This runner does not support embeddings.';
+    throw new ApiError({ status: 501, code: 'not_supported', message });
+  }
+  requireDimensions(wish.dimensions, size);
+  const pooling = poolingOf(model, asked);
+  const ids = await idsOf(wish, model, vocabSize, signal);
   const sender = senderOf(c);
+  const order = wish.priority ? { priority: wish.priority } : {};
   const requests = ids.map((promptIds) =>
-    embeddingRequest({ promptIds, modelIdentity, ...sender, api, pooling }),
+    embeddingRequest({ promptIds, modelIdentity, ...sender, api, pooling, ...order }),
   );
   const numTokens = ids.reduce((sum, { length: count }) => sum + count, 0);
-  const make = () => {
-    const embeddings = new Embeddings(runner, requests);
-    return whileWanted(signal, embeddings, embeddings);
-  };
-  return whileHeld(deps.answerBudget, sharerOf(c), requests.length, info.embeddingSize, make, (vectors) =>
-    answer({ vectors, numTokens }),
-  );
-}
-
-/**
- * Counts the vectors against the budget while they are made, because all of them are in memory before the first is sent.
- * answer() counts them until they are sent: it is called in the same turn, so that no other request takes their room.
- * Throws a 400 if they could never fit, and a 503 if they do not fit now.
- */
-async function whileHeld<Made>(
-  budget: ByteBudget,
-  caller: Caller,
-  numVectors: number,
-  size: number,
-  make: () => Promise<Made>,
-  answer: (made: Made) => Response,
-): Promise<Response> {
-  const numBytes = bytesOf(numVectors, size) + PIECE_CHARACTERS;
-  if (numBytes > budget.limit) {
-    const message = `${numVectors} vectors of ${size} values take ${numBytes} bytes, and this server holds at most ${budget.limit} for answers; send fewer texts.`;
+  c.get('used').tokens_in = numTokens;
+  const numBytes = requests.length * size * Float32Array.BYTES_PER_ELEMENT;
+  const heldBytes = numBytes + PIECE_CHARACTERS;
+  if (heldBytes > budget.limit) {
+    const message = `${requests.length} vectors of ${size} values take ${heldBytes} bytes, and this server holds at most ${budget.limit} for answers; send fewer texts.`;
     throw new ApiError({ status: 400, code: 'invalid_request', message });
   }
-  budget.hold(caller, numBytes);
-  let made: Made;
+  const caller = sharerOf(c);
+  let vectors: readonly Float32Array[];
+  budget.hold(caller, heldBytes);
   try {
-    made = await make();
+    const embeddings = new Embeddings(runner, requests);
+    vectors = await whileWanted(signal, embeddings, embeddings);
   } finally {
-    budget.release(caller, numBytes);
+    budget.release(caller, heldBytes);
   }
-  return answer(made);
+  // The answer holds them again in the same turn, so that no other request takes their room.
+  return longAnswer(c, budget, numBytes, inPieces(parts(vectors, wish.dimensions, formOf(numTokens))));
 }
 
 function requireDimensions(dimensions: number | undefined, embeddingSize: number): void {
@@ -142,39 +133,8 @@ function cut(ids: readonly number[], { tokenizer }: Model, { maxModelLen }: Cont
   return [...ids.slice(0, Math.max(0, maxModelLen - numBehind)), ...behind];
 }
 
-/** Digits after which a number in single precision can be read back exactly. */
-const DIGITS = 9;
-
-interface Form {
-  /** How many of each vector's first values are sent; undefined: all. */
-  readonly dimensions: number | undefined;
-  /** Whether vectors are scaled to a length of 1. */
-  readonly isScaled: boolean;
-  readonly vectorJson: (vector: Float32Array) => Iterable<string>;
-  /** The JSON before and after each vector. */
-  readonly around: (index: number) => readonly [string, string];
-  readonly before: string;
-  readonly behind: string;
-}
-
-/** Bytes that the vectors take in memory. */
-export function bytesOf(numVectors: number, size: number): number {
-  return numVectors * size * Float32Array.BYTES_PER_ELEMENT;
-}
-
-/** Answers with the vectors. Their bytes count against the budget until the client has taken them. */
-export function vectorsAnswer(
-  c: Context,
-  { answerBudget }: Pick<RouteDeps, 'answerBudget'>,
-  vectors: readonly Float32Array[],
-  form: Form,
-): Response {
-  const numBytes = bytesOf(vectors.length, vectors[0]?.length ?? 0);
-  return longAnswer(c, answerBudget, numBytes, inPieces(parts(vectors, form)));
-}
-
 /** A vector as a JSON list of numbers. */
-export function* floatsJson(vector: Float32Array): Generator<string> {
+function* floatsJson(vector: Float32Array): Generator<string> {
   yield '[';
   for (const [at, value] of vector.entries())
     yield `${at === 0 ? '' : ','}${Number(value.toPrecision(DIGITS))}`;
@@ -188,16 +148,19 @@ export function* base64Json(vector: Float32Array): Generator<string> {
   yield `"${bytes.toString('base64')}"`;
 }
 
-function* parts(vectors: readonly Float32Array[], form: Form): Generator<string> {
-  yield form.before;
+function* parts(
+  vectors: readonly Float32Array[],
+  dimensions: number | undefined,
+  { before, behind, isScaled = true, vectorJson = floatsJson, around = () => ['', ''] }: Form,
+): Generator<string> {
+  yield before;
   for (const [index, vector] of vectors.entries()) {
-    const [before, behind] = form.around(index);
-    yield `${index === 0 ? '' : ','}${before}`;
-    const told = form.isScaled ? ofLengthOne(vector, form.dimensions) : vector.subarray(0, form.dimensions);
-    yield* form.vectorJson(told);
-    yield behind;
+    const [begin, end] = around(index);
+    yield `${index === 0 ? '' : ','}${begin}`;
+    yield* vectorJson(isScaled ? ofLengthOne(vector, dimensions) : vector.subarray(0, dimensions));
+    yield end;
   }
-  yield form.behind;
+  yield behind;
 }
 
 function* inPieces(texts: Iterable<string>): Generator<string> {

@@ -1,8 +1,7 @@
+import { isDeepStrictEqual } from 'node:util';
 import * as z from 'zod';
-import { ApiError } from '../errors/api-error.ts';
-import { memberOf } from '../json/json-values.ts';
-import { fieldErrors, got, type Rule } from './field-errors.ts';
-import { withoutNulls } from './members.ts';
+import { memberOf, withoutAnyNulls } from '../json/json-values.ts';
+import { got, type Rule } from './field-errors.ts';
 
 /**
  * Building blocks of request schemas. Each wrong field gives one FieldError with the field, the rule and the value, and
@@ -11,13 +10,10 @@ import { withoutNulls } from './members.ts';
 
 type Refinement = Pick<z.RefinementCtx, 'addIssue'>;
 
-/** The most errors that one answer lists, which bounds its size. */
-const MAX_LISTED_ERRORS = 16;
-
 /** The largest number of tokens that a field can ask for. */
 export const MAX_TOKENS = 2 ** 31 - 1;
-/** llama-server's value of such a field for "limited by the context alone". */
-export const UNLIMITED = -1;
+/** llama-server's value of such a field for "limited by the context alone", and of others for "all". */
+const UNLIMITED = -1;
 
 /** Reports a broken rule. path: from the value that is checked to the value at fault. */
 export function violated(ctx: Refinement, rule: Rule, message: string, path: (string | number)[] = []): void {
@@ -27,6 +23,26 @@ export function violated(ctx: Refinement, rule: Rule, message: string, path: (st
 /** Refuses a field that would have no effect, because it needs another field that is missing. */
 export function refuseIgnored(ctx: Refinement, isIgnored: boolean, name: string, remedy: string): void {
   if (isIgnored) violated(ctx, { constraint: 'unsupported' }, `${name} ${remedy}`, [name]);
+}
+
+/** Reports two fields of which only one may be sent; the fault is that of `name`. */
+export function refuseBoth(ctx: Refinement, name: string, other: string, path: string[] = [name]): void {
+  const sentence = `${name} and ${other} exclude each other; send one of them`;
+  violated(ctx, { constraint: 'exclusive' }, sentence, path);
+}
+
+/** Reports a list that is too long, and returns whether it is. items: what it has, as the sentence says. */
+export function refuseMany(
+  ctx: Refinement,
+  name: string,
+  [count, max]: readonly [count: number, max: number],
+  items: string,
+  path: string[] = [],
+): boolean {
+  if (count <= max) return false;
+  const rule = { constraint: `max_count(${max})`, value: String(count) };
+  violated(ctx, rule, `${name} must have at most ${max} ${items} (got ${count})`, path);
+  return true;
 }
 
 /** Writes a float field's value so that it reads as a float: 3 becomes "3.0". */
@@ -39,46 +55,93 @@ function number() {
   return z.preprocess((value) => (typeof value === 'bigint' ? Number(value) : value), z.number());
 }
 
-export function float(name: string, min: number, max: number) {
-  const constraint = `range(${decimal(min)}..=${decimal(max)})`;
-  return number()
-    .superRefine((value, ctx) => {
-      const rule = { constraint, value: decimal(value) };
-      if (value < min)
-        violated(ctx, rule, `${name} must be at least ${decimal(min)} (got ${decimal(value)})`);
-      if (value > max) violated(ctx, rule, `${name} must be at most ${decimal(max)} (got ${decimal(value)})`);
-    })
-    .meta({ type: 'number', minimum: min, maximum: max });
+interface Range {
+  readonly min: number;
+  readonly max: number;
+  /** Whether the value must be greater than `min`. */
+  readonly isAbove?: boolean;
+  readonly isWhole?: boolean;
 }
 
-/** A float that must be greater than `above`. */
-export function floatAbove(name: string, above: number, max: number) {
-  const constraint = `range(${decimal(above)}<..=${decimal(max)})`;
+function ranged(name: string, { min, max, isAbove = false, isWhole = false }: Range) {
+  const written = isWhole ? String : decimal;
+  const constraint = `range(${written(min)}${isAbove ? '<' : ''}..=${written(max)})`;
   return number()
     .superRefine((value, ctx) => {
-      const rule = { constraint, value: decimal(value) };
-      if (value <= above)
-        violated(ctx, rule, `${name} must be above ${decimal(above)} (got ${decimal(value)})`);
-      if (value > max) violated(ctx, rule, `${name} must be at most ${decimal(max)} (got ${decimal(value)})`);
+      const rule = { constraint, value: written(value) };
+      const refuse = (bound: string, broken: Rule = rule): void =>
+        violated(ctx, broken, `${name} must be ${bound} (got ${rule.value})`);
+      if (isWhole && !Number.isInteger(value)) refuse('a whole number', { ...rule, constraint: 'type' });
+      else if (value < min || (isAbove && value === min))
+        refuse(`${isAbove ? 'above' : 'at least'} ${written(min)}`);
+      else if (value > max) refuse(`at most ${written(max)}`);
     })
-    .meta({ type: 'number', exclusiveMinimum: above, maximum: max });
+    .meta({
+      type: isWhole ? 'integer' : 'number',
+      [isAbove ? 'exclusiveMinimum' : 'minimum']: min,
+      maximum: max,
+    });
+}
+
+export function float(name: string, min: number, max: number) {
+  return ranged(name, { min, max });
+}
+
+/** A float that must be greater than `min`. */
+export function floatAbove(name: string, min: number, max: number) {
+  return ranged(name, { min, max, isAbove: true });
 }
 
 export function integer(name: string, min: number, max: number) {
-  const constraint = `range(${min}..=${max})`;
-  return number()
-    .superRefine((value, ctx) => {
-      const rule = { constraint, value: String(value) };
-      if (!Number.isInteger(value))
-        violated(
-          ctx,
-          { constraint: 'type', value: rule.value },
-          `${name} must be a whole number (got ${value})`,
-        );
-      else if (value < min) violated(ctx, rule, `${name} must be at least ${min} (got ${value})`);
-      else if (value > max) violated(ctx, rule, `${name} must be at most ${max} (got ${value})`);
-    })
-    .meta({ type: 'integer', minimum: min, maximum: max });
+  return ranged(name, { min, max, isWhole: true });
+}
+
+/** A field that may also have one of the values for "unlimited", which is then read as `as`. */
+export function orUnlimited<Schema extends z.ZodType>(
+  schema: Schema,
+  as: number | undefined,
+  values: readonly number[] = [UNLIMITED],
+) {
+  const read = (value: unknown): unknown => (values.some((known) => known === value) ? as : value);
+  return z.preprocess(read, schema).meta({ minimum: Math.min(...values) });
+}
+
+/** A number of tokens that may be left out or unlimited; both are read as undefined. */
+export function maxTokens(name: string, min = 1, values?: readonly number[]) {
+  return orUnlimited(integer(name, min, MAX_TOKENS).optional(), undefined, values);
+}
+
+/** Where a request stands among those of its caller. The names are the ends of the range, and its middle. */
+const PRIORITIES = new Map<unknown, number>([
+  ['high', -100],
+  ['normal', 0],
+  ['low', 100],
+]);
+const MAX_PRIORITY = 100;
+const PRIORITY_RULE = `must be a whole number from -${MAX_PRIORITY} to ${MAX_PRIORITY}, or "high", "normal" or "low"`;
+
+export const priority = z
+  .unknown()
+  .transform((sent, ctx): number => {
+    const value = PRIORITIES.get(sent) ?? sent;
+    if (typeof value === 'number' && Number.isInteger(value) && Math.abs(value) <= MAX_PRIORITY) return value;
+    const rule = { constraint: `range(-${MAX_PRIORITY}..=${MAX_PRIORITY})` };
+    violated(ctx, rule, `${PRIORITY_RULE} (got ${got(sent, 'number')})`);
+    return z.NEVER;
+  })
+  .meta({
+    anyOf: [
+      { type: 'integer', minimum: -MAX_PRIORITY, maximum: MAX_PRIORITY },
+      { enum: [...PRIORITIES.keys()] },
+    ],
+  })
+  .default(0);
+
+/** A list of strings, or one string; an empty one counts as none. */
+export function oneOrMany<Schema extends z.ZodType>(schema: Schema) {
+  const read = (value: unknown): unknown =>
+    typeof value === 'string' ? (value === '' ? [] : [value]) : value;
+  return z.preprocess(read, schema).meta({ type: ['string', 'array'] });
 }
 
 const U64_MAX = 2n ** 64n - 1n;
@@ -90,25 +153,17 @@ export function seed(name: string) {
     .union([z.number(), z.bigint()], {
       error: ({ input }) => `must be a whole number (got ${got(input, 'number')})`,
     })
-    .superRefine((value, ctx) => {
-      const whole = typeof value === 'bigint' || Number.isInteger(value);
-      if (!whole)
-        violated(
-          ctx,
-          { constraint: 'type', value: String(value) },
-          `${name} must be a whole number (got ${value})`,
-        );
-      else if (BigInt(value) < I64_MIN || BigInt(value) > U64_MAX) {
-        violated(
-          ctx,
-          { constraint: 'range(u64)', value: String(value) },
-          `${name} must be a 64-bit integer (got ${value})`,
-        );
+    .transform((value, ctx): bigint => {
+      const refuse = (constraint: string, kind: string): void =>
+        violated(ctx, { constraint, value: String(value) }, `${name} must be a ${kind} (got ${value})`);
+      if (typeof value === 'number' && !Number.isInteger(value)) {
+        refuse('type', 'whole number');
+        return z.NEVER;
       }
+      const whole = BigInt(value);
+      if (whole < I64_MIN || whole > U64_MAX) refuse('range(u64)', '64-bit integer');
+      return BigInt.asUintN(64, whole);
     })
-    .transform((value) =>
-      BigInt.asUintN(64, BigInt(Number.isInteger(value) || typeof value === 'bigint' ? value : 0)),
-    )
     .meta({ type: 'integer', anyOf: undefined });
 }
 
@@ -125,11 +180,7 @@ export function stopSequences(name: string, { maxCount, maxCharacters } = STOP_L
   return z
     .array(z.string())
     .superRefine((stops, ctx) => {
-      if (stops.length > maxCount) {
-        const rule = { constraint: `max_count(${maxCount})`, value: String(stops.length) };
-        violated(ctx, rule, `${name} must have at most ${maxCount} sequences (got ${stops.length})`);
-        return;
-      }
+      if (refuseMany(ctx, name, [stops.length, maxCount], 'sequences')) return;
       for (const [i, stop] of stops.entries()) {
         const characters = countCodePoints(stop);
         if (characters === 0)
@@ -191,10 +242,7 @@ export function tokenIds(name: string, minCount: 0 | 1, maxCount: number) {
         return z.NEVER;
       }
       if (ids.length < minCount) violated(ctx, { constraint: 'non_empty' }, `${name} must not be empty`);
-      if (ids.length > maxCount) {
-        const rule = { constraint: `max_count(${maxCount})`, value: String(ids.length) };
-        violated(ctx, rule, `${name} must have at most ${maxCount} tokens (got ${ids.length})`);
-      }
+      refuseMany(ctx, name, [ids.length, maxCount], 'tokens');
       // One fault is enough for a list that may have a hundred thousand.
       const index = ids.findIndex((id) => !Number.isSafeInteger(id) || id < 0);
       if (index >= 0)
@@ -234,9 +282,7 @@ export function typed<Schema extends z.ZodType>(
 export function excludedBy(name: string, other: string) {
   return z
     .unknown()
-    .superRefine((_, ctx) => {
-      violated(ctx, { constraint: 'exclusive' }, `${name} and ${other} exclude each other; send one of them`);
-    })
+    .superRefine((_, ctx) => refuseBoth(ctx, name, other, []))
     .optional();
 }
 
@@ -246,17 +292,57 @@ function countCodePoints(value: string): number {
   return count;
 }
 
-/** Parses the body by the schema. Throws a 400 that lists every field at fault. */
-export function parseBody<T extends z.ZodType>(schema: T, body: unknown): z.output<T> {
-  const parsed = schema.safeParse(withoutNulls(schema, body), { reportInput: true });
-  if (parsed.success) return parsed.data;
-  const all = fieldErrors(parsed.error, MAX_LISTED_ERRORS + 1);
-  const errors = all.slice(0, MAX_LISTED_ERRORS);
-  const more = all.length > errors.length ? '; and more' : '';
-  throw new ApiError({
-    status: 400,
-    code: errors[0]?.constraint === 'unsupported' ? 'unsupported_parameter' : 'invalid_request',
-    message: errors.map((error) => error.message).join('; ') + more,
-    fieldErrors: errors,
-  });
+/**
+ * The value in a table of fields that nothing here obeys: no answer could depend on the field, and the client is told that it is
+ * ignored. Otherwise such a field accepts only values that ask for what happens anyway. Each API has tables of its own.
+ */
+export const ANYTHING = 'anything';
+
+/** The accepted values; an empty list accepts none. */
+type Accepted = typeof ANYTHING | readonly unknown[];
+export type InertFields = Readonly<Record<string, Accepted>>;
+
+export const NOTHING: readonly unknown[] = [];
+export const NO: readonly unknown[] = [false];
+export const EITHER: readonly unknown[] = [true, false];
+export const ZERO: readonly unknown[] = [0];
+export const ONE: readonly unknown[] = [1];
+export const NO_ITEMS: readonly unknown[] = [[]];
+export const NO_MEMBERS: readonly unknown[] = [{}];
+
+type InertField = z.ZodOptional<z.ZodUnknown>;
+
+/** Makes the fields' schemas, to be spread into the schema of an object. */
+export function inert<Table extends InertFields>(table: Table): Record<keyof Table, InertField> {
+  const schemas = Object.entries(table).map(([name, accepted]) => [name, inertField(accepted)] as const);
+  return Object.fromEntries(schemas) as Record<keyof Table, InertField>;
+}
+
+export const ignored: InertField = z.unknown().meta({ description: 'Ignored.' }).optional();
+const known = new Map<string, InertField>();
+
+/**
+ * Fields that accept the same values share one schema: there are a hundred fields, and each schema adds to the time of a
+ * start.
+ */
+function inertField(accepted: Accepted): InertField {
+  if (accepted === ANYTHING) return ignored;
+  const key = JSON.stringify(accepted);
+  const field = known.get(key) ?? newInertField(accepted);
+  known.set(key, field);
+  return field;
+}
+
+function newInertField(accepted: readonly unknown[]): InertField {
+  const values = accepted.map((value) => ` or send ${JSON.stringify(value)}`).join('');
+  const sentence = `is not supported; leave it out${values}`;
+  return z
+    .unknown()
+    .superRefine((value, ctx) => {
+      const present = withoutAnyNulls(value);
+      const isAccepted = accepted.some((known) => isDeepStrictEqual(known, present));
+      if (!isAccepted) violated(ctx, { constraint: 'unsupported' }, sentence);
+    })
+    .meta(accepted.length === 0 ? { not: {}, description: 'Not supported.' } : { enum: [...accepted] })
+    .optional();
 }

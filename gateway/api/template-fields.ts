@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { jsonText } from '../json/json-text.ts';
 import { type ChatMessage, type RenderOptions, reservedVariables } from '../prompt/chat-template.ts';
-import { violated } from './fields.ts';
+import { refuseBoth, violated } from './fields.ts';
 
 /**
  * Fields that say how the model's template renders a conversation, named as in vLLM and llama-server. Chats and
@@ -44,9 +44,7 @@ export function checkTemplateFields(
     const sentence = `${name} needs the last message to have the role "assistant" and no tool calls`;
     violated(ctx, { constraint: 'unsupported' }, sentence, [name]);
   }
-  if (request.add_generation_prompt !== true) return;
-  const sentence = `${name} and add_generation_prompt exclude each other; send one of them`;
-  violated(ctx, { constraint: 'exclusive' }, sentence, [name]);
+  if (request.add_generation_prompt === true) refuseBoth(ctx, name, 'add_generation_prompt');
 }
 
 export function renderOptions(request: TemplateFields): Omit<RenderOptions, 'tools'> {

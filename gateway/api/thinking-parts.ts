@@ -1,7 +1,6 @@
 import * as z from 'zod';
 import type { ThinkingWish } from '../calls/thinking.ts';
-import * as fields from './fields.ts';
-import { MAX_TOKENS, UNLIMITED, violated } from './fields.ts';
+import { maxTokens, violated } from './fields.ts';
 
 /** What the fields about thinking have in common in all APIs (docs/thinking.md). */
 
@@ -11,12 +10,7 @@ export const effort = z.enum(EFFORTS);
 
 /** The number of tokens that may be thought; 0: no thinking, −1: no limit. */
 export function budget(name: string) {
-  return z
-    .preprocess(
-      (value) => (value === UNLIMITED ? undefined : value),
-      fields.integer(name, 0, MAX_TOKENS).optional(),
-    )
-    .meta({ minimum: UNLIMITED });
+  return maxTokens(name, 0);
 }
 
 /** The budget by the names that vLLM, Qwen's API and llama-server use, in this order. */

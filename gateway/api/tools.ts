@@ -1,8 +1,7 @@
 import * as z from 'zod';
 import type { AllowedTools, Tool, ToolWish } from '../calls/tool-offer.ts';
-import { isJsonObject, memberOf } from '../json/json-values.ts';
+import { isJsonObject, memberOf, withoutAnyNulls } from '../json/json-values.ts';
 import { typed, violated } from './fields.ts';
-import { withoutAnyNulls } from './members.ts';
 import { argumentsSchema } from './schema-grammar.ts';
 
 /** Tools that an answer may call, and whether it must call one, in the forms that all APIs share (docs/tools.md). */

@@ -8,7 +8,7 @@ import type { Model } from '../models/model.ts';
 import { type GenerateRequest, neutralSampling } from '../runner/runner.ts';
 import { senderOf } from '../server/guard/caller.ts';
 import { tellIgnored } from '../server/ignored-fields.ts';
-import { failureLog } from '../server/request-log.ts';
+import { failureLog, type UsedTokens } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { ResponseStream } from '../server/streams/response-stream.ts';
 import { eventStream } from '../server/streams/sse.ts';
@@ -27,7 +27,13 @@ import {
   tokensLeft,
 } from './prompt.ts';
 import { answerStructure } from './structure.ts';
-import { askedBehind, ignoredHints, renderThinking, requireNothing } from './thinking.ts';
+import {
+  askedBehind,
+  ignoredHints,
+  renderThinking,
+  requireNothing,
+  type ThinkingPrompt,
+} from './thinking.ts';
 import { offerTools, type ToolOffer } from './tool-offer.ts';
 import { readModel, type UsableModel, useModel } from './use-model.ts';
 import { WholeAnswer, whileWanted } from './whole-answer.ts';
@@ -83,7 +89,10 @@ export async function answer(
       maxTokensOut: usable.info.maxTokensOut ?? Number.POSITIVE_INFINITY,
       beginsWithText: offer?.calls === undefined && thinking === undefined,
     };
-    const begin = (sink: MergedSink): OpenText => generate(call, prepared, usable, sink);
+    const used = c.get('used');
+    used.tokens_in = numPromptTokens;
+    const begin = (sink: MergedSink): OpenText =>
+      generate(call, prepared, usable, countingSink(sink, used, facts));
     if (!call.isStreamed) {
       const whole = new WholeAnswer(requests.length);
       const choices = await whileWanted(c.req.raw.signal, begin(whole), whole);
@@ -141,6 +150,7 @@ export async function prepare(
       stopIds,
       ...senderOf(c),
       api,
+      ...(call.priority ? { priority: call.priority } : {}),
       ...askedBehind(structure, prompt, call.thinking, model),
       ...(topLogprobs === undefined ? {} : { topLogprobs }),
       ...(topLogprobs === undefined || !isEchoed ? {} : { promptLogprobs: topLogprobs }),
@@ -154,12 +164,6 @@ export async function prepare(
   return { requests, numPromptTokens, thinking, offer };
 }
 
-interface EncodedPrompt {
-  readonly promptIds: readonly number[];
-  /** Absent if the answer does not think. */
-  readonly thinking?: Thinking;
-}
-
 /** Renders or encodes the prompts. Throws a 400 for the first one that is not valid. */
 async function promptsOf(
   { input, thinking }: Call,
@@ -167,7 +171,7 @@ async function promptsOf(
   limit: ContextLimit,
   offer: ToolOffer | undefined,
   signal: AbortSignal,
-): Promise<EncodedPrompt[]> {
+): Promise<ThinkingPrompt[]> {
   const { field } = input;
   const plain = 'prompts' in input ? input.prompts : withoutTemplate(input.withoutTemplate, model);
   if ('messages' in input && plain === undefined) {
@@ -216,6 +220,20 @@ function generate(
     ? withPrompts(sink, { tokenizer, promptIds, isPromptOnly: maxTokens === 0 })
     : sink;
   return mergeStreams(runner, requests, options, heard);
+}
+
+/** Counts the tokens of the answers, for the log. */
+function countingSink(sink: MergedSink, used: UsedTokens, { numChoicesPerPrompt }: Facts): MergedSink {
+  return {
+    onPart: (part, index) => {
+      used.tokens_out = (used.tokens_out ?? 0) + part.tokenIds.length;
+      // The later choices of a prompt find in the cache what the first one computed.
+      if (part.end !== undefined && index % numChoicesPerPrompt === 0)
+        used.tokens_cached = (used.tokens_cached ?? 0) + part.end.numCachedTokens;
+      sink.onPart(part, index);
+    },
+    onError: (thrown) => sink.onError(thrown),
+  };
 }
 
 /** The encoder as a sink. Failures are logged as they are; the client sees only what toApiError lets through. */

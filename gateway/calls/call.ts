@@ -35,6 +35,8 @@ export interface Call {
   /** Answers to each prompt, 1 by default. Answer i is drawn by the seed plus i. */
   readonly numChoices?: number;
   readonly report?: Report;
+  /** The order among the calls of one caller, lower first; 0 by default. */
+  readonly priority?: number;
 }
 
 /** A conversation, which the model's template renders. */

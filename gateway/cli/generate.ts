@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { parseBody } from '../api/body.ts';
 import * as fields from '../api/fields.ts';
 import { type GenerateConfig, generateSettings } from '../config/generate-settings.ts';
 import { RUNNER_LIMITS, runnerFaults } from '../config/runner-settings.ts';
@@ -172,7 +173,7 @@ function answerSettings(config: GenerateConfig, stop: readonly string[], ignoreE
 /** Checks the stop strings with the rules of the request field `stop`. */
 function parseStop(stop: readonly string[]): readonly string[] {
   try {
-    return fields.parseBody(z.object({ stop: fields.stopSequences('--stop') }), { stop }).stop;
+    return parseBody(z.object({ stop: fields.stopSequences('--stop') }), { stop }).stop;
   } catch (error) {
     throw new UsageError(`${(error as Error).message}.`);
   }

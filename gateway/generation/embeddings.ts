@@ -29,7 +29,7 @@ export function poolingOf({ pooling = 'last' }: Pick<Model, 'pooling'>, asked?: 
 
 /** The request for the vector of one text. */
 export function embeddingRequest(
-  text: Pick<GenerateRequest, 'promptIds' | 'modelIdentity' | 'cacheSalt' | 'api' | 'caller'> & {
+  text: Pick<GenerateRequest, 'promptIds' | 'modelIdentity' | 'cacheSalt' | 'api' | 'caller' | 'priority'> & {
     readonly pooling: Pooling;
   },
 ): GenerateRequest {

@@ -32,3 +32,11 @@ export function referredTo(root: object, reference: string): unknown {
     root,
   );
 }
+
+/** The value without members that are null, at every depth. */
+export function withoutAnyNulls(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map(withoutAnyNulls);
+  const present = Object.entries(value).filter(([, member]) => member !== null);
+  return Object.fromEntries(present.map(([name, member]) => [name, withoutAnyNulls(member)]));
+}

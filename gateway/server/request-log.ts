@@ -9,6 +9,20 @@ import { callerField } from './guard/caller.ts';
 import type { RouteDeps } from './route-group.ts';
 import { toApiError } from './to-api-error.ts';
 
+declare module 'hono' {
+  interface ContextVariableMap {
+    used: UsedTokens;
+  }
+}
+
+/** What a request has taken, as far as it is known. Its line in the log has these members. */
+export interface UsedTokens {
+  tokens_in?: number;
+  tokens_out?: number;
+  /** Prompt tokens that were found in the KV cache; unknown until an answer has ended. */
+  tokens_cached?: number;
+}
+
 /** Routes that monitoring asks every few seconds. They are logged at level debug. */
 const PROBED: ReadonlySet<string | null> = new Set(['/health', '/ready', '/metrics']);
 
@@ -27,6 +41,8 @@ export function logRequests({
     const startMs = monotonicNow();
     const trace = traceOf(c.req.header(TRACE_HEADER), ids);
     c.set('trace', trace);
+    const used: UsedTokens = {};
+    c.set('used', used);
     const outgoing = (c.env as { outgoing?: ServerResponse } | undefined)?.outgoing;
     let isClosed = false;
     let onClosed = (): void => {
@@ -54,6 +70,7 @@ export function logRequests({
       log[PROBED.has(route) ? 'debug' : 'info']({
         event: 'request',
         ...names,
+        ...used,
         duration_ms: Math.round(monotonicNow() - startMs),
         ...(outgoing?.writableFinished === false ? { client_gone: true } : {}),
       });

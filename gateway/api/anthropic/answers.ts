@@ -30,8 +30,7 @@ const stopFields = {
   stop_sequence: z.string().nullable(),
 };
 const moreOfEnd = { ...endedByFields, ...markFields };
-const stop = z.object({ ...stopFields, ...moreOfEnd });
-export type Stop = z.infer<typeof stop>;
+export type Stop = z.infer<z.ZodObject<typeof stopFields & typeof moreOfEnd>>;
 
 const usage = z.object({
   input_tokens: z.int(),
@@ -88,39 +87,6 @@ type EventSchemas = typeof messageEventSchemas;
 export type MessageEvent = { [Name in keyof EventSchemas]: z.infer<EventSchemas[Name]> }[keyof EventSchemas];
 
 /** The error object that Anthropic's clients parse. It is also the data of an event in a stream that has begun. */
-export interface AnthropicErrorBody {
-  readonly type: 'error';
-  readonly error: {
-    readonly type: string;
-    readonly message: string;
-    readonly details?: { readonly error_code: string } | undefined;
-  };
-  readonly request_id: string;
-}
-
-/** The code of a request for a kept conversation. SDKs look for it, and go on without one. */
-export const THREAD_UNSUPPORTED = 'thread_unsupported_request';
-
-export function anthropicErrorBody(error: ApiError, requestId: string): AnthropicErrorBody {
-  const { code, message } = error;
-  const details = code === THREAD_UNSUPPORTED ? { details: { error_code: code } } : {};
-  return { type: 'error', error: { type: errorType(error), message, ...details }, request_id: requestId };
-}
-
-const TYPES: Partial<Record<ApiError['status'], string>> = {
-  401: 'authentication_error',
-  403: 'permission_error',
-  404: 'not_found_error',
-  413: 'request_too_large',
-  429: 'rate_limit_error',
-  503: 'overloaded_error',
-  504: 'timeout_error',
-};
-
-function errorType({ status }: ApiError): string {
-  return TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error');
-}
-
 export const anthropicErrorSchema = z
   .object({
     type: z.literal('error'),
@@ -131,4 +97,27 @@ export const anthropicErrorSchema = z
     }),
     request_id: z.string(),
   })
-  .meta({ title: 'AnthropicError' }) satisfies z.ZodType<AnthropicErrorBody>;
+  .meta({ title: 'AnthropicError' });
+export type AnthropicErrorBody = z.infer<typeof anthropicErrorSchema>;
+
+/** The code of a request for a kept conversation. SDKs look for it, and go on without one. */
+export const THREAD_UNSUPPORTED = 'thread_unsupported_request';
+
+export function anthropicErrorBody(
+  { code, message, status }: ApiError,
+  requestId: string,
+): AnthropicErrorBody {
+  const details = code === THREAD_UNSUPPORTED ? { details: { error_code: code } } : {};
+  const type = ERROR_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error');
+  return { type: 'error', error: { type, message, ...details }, request_id: requestId };
+}
+
+const ERROR_TYPES: Partial<Record<ApiError['status'], string>> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+  503: 'overloaded_error',
+  504: 'timeout_error',
+};

@@ -12,7 +12,7 @@ import {
   textContent,
 } from '../conversation.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, inert, NO_ITEMS } from '../inert.ts';
+import { ANYTHING, type InertFields, inert, NO_ITEMS } from '../fields.ts';
 import { calledWith, toolName } from '../tools.ts';
 
 /** The messages of Anthropic's API: blocks of text, of thinking, of tool calls and of their results. */

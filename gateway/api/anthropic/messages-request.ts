@@ -4,10 +4,21 @@ import type { ThinkingWish } from '../../calls/thinking.ts';
 import type { ToolChoice } from '../../calls/tool-offer.ts';
 import { ApiError } from '../../errors/api-error.ts';
 import { memberOf } from '../../json/json-values.ts';
+import { ignoredIn, parseBody } from '../body.ts';
 import { textContent } from '../conversation.ts';
 import * as fields from '../fields.ts';
-import { MAX_TOKENS, violated } from '../fields.ts';
-import { ANYTHING, EITHER, type InertFields, ignoredIn, inert, NO, NO_ITEMS, NOTHING } from '../inert.ts';
+import {
+  ANYTHING,
+  EITHER,
+  type InertFields,
+  inert,
+  MAX_TOKENS,
+  NO,
+  NO_ITEMS,
+  NOTHING,
+  violated,
+} from '../fields.ts';
+import { samplingFields, samplingOf } from '../sampling-fields.ts';
 import { schemaGrammar } from '../schema-grammar.ts';
 import { checkTools, toolList, toolName, toolOf, toolParameters, toolWishOf } from '../tools.ts';
 import { THREAD_UNSUPPORTED } from './answers.ts';
@@ -160,9 +171,7 @@ export const messagesFields = {
   max_tokens: fields.integer('max_tokens', 1, MAX_TOKENS),
   stop_sequences: fields.stopSequences('stop_sequences').default([]),
   stream: z.boolean().default(false),
-  temperature: fields.float('temperature', 0, 2).default(1),
-  top_p: fields.float('top_p', 0, 1).default(1),
-  top_k: fields.integer('top_k', 0, 2 ** 32 - 1).default(0),
+  ...samplingFields(),
   ...inert(messagesInert),
 };
 
@@ -180,12 +189,11 @@ export type CountRequest = z.output<typeof countSchema>;
 /** Throws a 400 whose message names every field at fault. */
 export function parseMessages(body: unknown): ParsedCall {
   refuseThread(body);
-  const request = fields.parseBody(messagesSchema, body);
-  const { temperature, top_p: topP, top_k: topK } = request;
+  const request = parseBody(messagesSchema, body);
   const call = {
     ...promptCall(request),
     isStreamed: request.stream,
-    sampling: { temperature, topP, topK },
+    sampling: samplingOf(request),
     maxTokens: request.max_tokens,
     stop: request.stop_sequences,
   };
@@ -199,7 +207,7 @@ export function parseMessages(body: unknown): ParsedCall {
 /** The call whose prompt is to be counted. */
 export function parseCount(body: unknown): Pick<ParsedCall, 'call' | 'ignored'> {
   refuseThread(body);
-  const request = fields.parseBody(countSchema, body);
+  const request = parseBody(countSchema, body);
   return { call: promptCall(request), ignored: [...ignoredIn(countSchema, body), ...ignoredEffort(request)] };
 }
 

@@ -4,8 +4,8 @@ import { renderChatText } from '../../calls/prompt.ts';
 import { requireToolTemplate } from '../../calls/tool-offer.ts';
 import { readModel } from '../../calls/use-model.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
+import { parseBody } from '../body.ts';
 import { chatMessages } from '../chat-message.ts';
-import * as fields from '../fields.ts';
 import { readJson } from '../json.ts';
 import { longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
 import { checkTemplateFields, renderOptions, templateFields } from '../template-fields.ts';
@@ -25,7 +25,7 @@ const schema = z
 /** Renders a conversation to the prompt that a chat makes of it, in llama-server's form. Works while no runner is up. */
 export function applyTemplate(deps: RouteDeps): Handler {
   return async (c) => {
-    const request = fields.parseBody(schema, await readJson(c));
+    const request = parseBody(schema, await readJson(c));
     const model = await readModel(request.model, deps);
     if (request.tools.length > 0) requireToolTemplate(model, 'tools');
     const tools = request.tools.map(({ definition }) => definition);

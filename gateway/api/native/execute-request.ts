@@ -1,10 +1,11 @@
 import type { Context } from 'hono';
 import * as z from 'zod';
 import { JSON_TYPE } from '../../json/json-text.ts';
+import { parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
 import { readBytes, readJsonText, requireMediaType } from '../json.ts';
 import { MSGPACK_TYPE, unpackMsgpack } from '../msgpack.ts';
-import { checkMinTokens, tokenConstraints } from '../token-constraints.ts';
+import { checkMinTokens, tokenConstraints } from '../sampling-fields.ts';
 
 export const MAX_PROMPT_CHARACTERS = 32_768;
 export const MAX_EXECUTE_TOKENS = 2048;
@@ -27,6 +28,7 @@ const schema = z.strictObject({
   min_p: fields.float('min_p', 0, 1).default(0),
   seed: fields.seed('seed').optional(),
   ...tokenConstraints,
+  priority: fields.priority,
   /** Whether the stream has `metrics` events. */
   metrics: z.boolean().default(false),
   /** Whether `token` and `end` events have the tokens' ids. */
@@ -65,9 +67,7 @@ function checkRequest(
 
 /** Throws a 400 that lists every field at fault. */
 export function parseExecuteRequest(body: unknown): ExecuteRequest {
-  return hasPromptIds(body)
-    ? { ...fields.parseBody(withIds, body), prompt: undefined }
-    : fields.parseBody(withText, body);
+  return hasPromptIds(body) ? { ...parseBody(withIds, body), prompt: undefined } : parseBody(withText, body);
 }
 
 function hasPromptIds(body: unknown): boolean {

@@ -4,11 +4,12 @@ import { encodePrompt, maxTokensWithin, requireKnownIds, stopIdsOf, tokensLeft }
 import { useModel } from '../../calls/use-model.ts';
 import { TextStream } from '../../generation/text-stream.ts';
 import type { Model } from '../../models/model.ts';
-import { memoryOf } from '../../runner/process/memory.ts';
+import { memoryOf } from '../../models/model-registry.ts';
 import { cancelled, type GenerateRequest, neutralSampling, type RunnerInfo } from '../../runner/runner.ts';
 import { correlationIdOf } from '../../server/correlation.ts';
 import { callerField, callerOf, keptCallerOf, senderOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
+import { parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
 import { idempotencyOf } from '../idempotency.ts';
 import { requireJobs } from '../kept-jobs.ts';
@@ -70,6 +71,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
         ...senderOf(c),
         api,
         ...(deadlineMs === undefined ? {} : { deadlineMs }),
+        ...(request.priority === 0 ? {} : { priority: request.priority }),
       };
       const names = { correlation_id: correlationIdOf(c), ...callerField(c), ...c.get('trace') };
       const log = executeLog(deps.log, request.job_id, names, deps.monotonicNow);
@@ -123,7 +125,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
   app.get('/execute/:job_id/events', (c) => durableEvents(c, deps, c.req.param('job_id')));
 
   app.post('/cancel', async (c) => {
-    const { job_id } = fields.parseBody(cancelSchema, await readBody(c));
+    const { job_id } = parseBody(cancelSchema, await readBody(c));
     const isPlain = await jobs.cancel(callerOf(c), job_id);
     // The journal, which cannot always be asked, knows nothing of a plain job.
     const durable = isPlain ? undefined : deps.jobs?.find('execute', keptCallerOf(c), job_id);

@@ -5,6 +5,7 @@ import { readModel } from '../../calls/use-model.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { tokenText } from '../../tokenizer/token-text.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import { parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
 import { readJson } from '../json.ts';
 import { longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
@@ -28,7 +29,7 @@ const PIECE_TOKENS = 1024;
 /** Text to ids, in llama-server's form. Works while no runner is up, as detokenize does. */
 export function tokenize(deps: RouteDeps): Handler {
   return async (c) => {
-    const { content, ...request } = fields.parseBody(tokenizeSchema, await readJson(c));
+    const { content, ...request } = parseBody(tokenizeSchema, await readJson(c));
     const { tokenizer } = await readModel(request.model, deps);
     const options = { addSpecial: request.add_special, parseSpecial: request.parse_special };
     const [encoded] = await tokenizer.encodeTexts([content], options, c.req.raw.signal);
@@ -39,7 +40,7 @@ export function tokenize(deps: RouteDeps): Handler {
 
 export function detokenize(deps: RouteDeps): Handler {
   return async (c) => {
-    const { tokens, model } = fields.parseBody(detokenizeSchema, await readJson(c));
+    const { tokens, model } = parseBody(detokenizeSchema, await readJson(c));
     const { tokenizer } = await readModel(model, deps);
     requireKnownIds(tokens, tokenizer.vocabSize, (index) => `tokens.${index}`);
     const ids = new Uint32Array(tokens);

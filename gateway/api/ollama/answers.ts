@@ -22,12 +22,10 @@ const message = z.object({
 });
 export type ChatMessageText = { readonly message: z.infer<typeof message> };
 const responseFields = { response: z.string(), thinking: z.string().optional() };
-const responseText = z.object(responseFields);
-export type ResponseText = z.infer<typeof responseText>;
+export type ResponseText = z.infer<z.ZodObject<typeof responseFields>>;
 
 const named = { model: z.string(), created_at: z.string() };
-const namedSchema = z.object(named);
-export type NamedLine = z.infer<typeof namedSchema>;
+export type NamedLine = z.infer<z.ZodObject<typeof named>>;
 
 /** Members of the last line, or of the only one. */
 const endFields = {
@@ -42,8 +40,7 @@ const endFields = {
   ...endedByFields,
   ...markFields,
 };
-const end = z.object(endFields);
-export type AnswerEndFields = z.infer<typeof end>;
+export type AnswerEndFields = z.infer<z.ZodObject<typeof endFields>>;
 
 export const chatSchema = z.object({ ...named, message, ...endFields }).meta({ title: 'OllamaChat' });
 export const chatLineSchema = z
@@ -81,8 +78,7 @@ export type Details = z.infer<typeof details>;
 
 /** The digest has 64 hexadecimal digits. */
 const names = { name: z.string(), model: z.string(), digest: z.string() };
-const namesSchema = z.object(names);
-export type Names = z.infer<typeof namesSchema>;
+export type Names = z.infer<z.ZodObject<typeof names>>;
 
 const tag = z.object({
   ...names,
@@ -117,15 +113,9 @@ export type Show = z.infer<typeof showAnswerSchema>;
 export const pulledSchema = z.object({ status: z.literal('success') }).meta({ title: 'OllamaPulled' });
 export type Pulled = z.infer<typeof pulledSchema>;
 
-export interface OllamaErrorBody {
-  readonly error: string;
-}
-
 /** The error object. It is also the last line of a stream that has begun. */
-export function ollamaErrorBody({ message }: ApiError): OllamaErrorBody {
+export const ollamaErrorSchema = z.object({ error: z.string() }).meta({ title: 'OllamaError' });
+
+export function ollamaErrorBody({ message }: ApiError): z.infer<typeof ollamaErrorSchema> {
   return { error: message };
 }
-
-export const ollamaErrorSchema = z
-  .object({ error: z.string() })
-  .meta({ title: 'OllamaError' }) satisfies z.ZodType<OllamaErrorBody>;

@@ -8,7 +8,7 @@ import {
   TOO_MANY_MESSAGES,
 } from '../conversation.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, inert, NO_ITEMS } from '../inert.ts';
+import { ANYTHING, type InertFields, inert, NO_ITEMS } from '../fields.ts';
 import { calledWith, toolName } from '../tools.ts';
 
 /** The messages of Ollama's API, with tool calls and their results. */

@@ -6,11 +6,11 @@ import { hasTools } from '../../calls/tool-offer.ts';
 import { readModel } from '../../calls/use-model.ts';
 import { ApiError } from '../../errors/api-error.ts';
 import type { Model } from '../../models/model.ts';
-import type { ServedModel } from '../../models/model-registry.ts';
-import { isResident, memoryOf } from '../../runner/process/memory.ts';
+import { isResident, memoryOf, type ServedModel } from '../../models/model-registry.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
+import { parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, inert } from '../inert.ts';
+import { ANYTHING, inert } from '../fields.ts';
 import { readJsonText } from '../json.ts';
 import type { Details, Names, Ps, Pulled, Show, Tags } from './answers.ts';
 
@@ -91,7 +91,7 @@ export function running(deps: RouteDeps): Handler {
 
 export function showing(deps: RouteDeps): Handler {
   return async (c) => {
-    const name = fields.parseBody(showSchema, await readJsonText(c));
+    const name = parseBody(showSchema, await readJsonText(c));
     const model = await readModel(servedName(name, deps.models.names), deps);
     const { architecture, contextLength, pooling, tokenizer } = model;
     return c.json({
@@ -148,7 +148,7 @@ export const pullSchema = z.strictObject(pullFields).transform((body, ctx) => ({
  */
 export function pulling(deps: RouteDeps): Handler {
   return async (c) => {
-    const { name, isStream } = fields.parseBody(pullSchema, await readJsonText(c));
+    const { name, isStream } = parseBody(pullSchema, await readJsonText(c));
     const { names } = deps.models;
     if (!names.includes(servedName(name, names))) throw notFound(name);
     const line = JSON.stringify({ status: 'success' } satisfies Pulled);

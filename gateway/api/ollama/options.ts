@@ -1,10 +1,8 @@
 import * as z from 'zod';
-import type { Call } from '../../calls/call.ts';
 import type { ContextLimit } from '../../calls/prompt.ts';
 import * as fields from '../fields.ts';
-import { MAX_TOKENS } from '../fields.ts';
-import { ANYTHING, type InertFields, inert, NO, ONE, ZERO } from '../inert.ts';
-import { checkWindow, penaltyFields } from '../penalties.ts';
+import { ANYTHING, type InertFields, inert, MAX_TOKENS, NO, ONE, ZERO } from '../fields.ts';
+import { checkWindow, penaltyFields, samplingFields } from '../sampling-fields.ts';
 import { budget } from '../thinking-parts.ts';
 
 /** The field `options` of a request. Defaults are Ollama's. */
@@ -38,25 +36,15 @@ export const optionsInert = {
 } as const satisfies InertFields;
 
 export const optionsFields = {
-  temperature: fields.float('temperature', 0, 2).default(0.8),
-  top_k: fields.integer('top_k', 0, 2 ** 32 - 1).default(40),
-  top_p: fields.float('top_p', 0, 1).default(0.9),
+  ...samplingFields({ temperature: 0.8, top_k: 40, top_p: 0.9 }),
   min_p: fields.float('min_p', 0, 1).default(0),
   ...penaltyFields,
   seed: z.preprocess((value) => (value === ANY_SEED ? undefined : value), fields.seed('seed').optional()),
   num_ctx: fields.integer('num_ctx', 1, MAX_TOKENS).optional(),
-  num_predict: z
-    .preprocess(
-      (value) => (UNLIMITED.some((known) => known === value) ? undefined : value),
-      fields.integer('num_predict', 1, MAX_TOKENS).optional(),
-    )
-    .meta({ minimum: Math.min(...UNLIMITED) }),
+  num_predict: fields.maxTokens('num_predict', 1, UNLIMITED),
   /** Not Ollama's, which has none: vLLM's. */
   thinking_token_budget: budget('thinking_token_budget'),
-  stop: z
-    .preprocess((value) => (typeof value === 'string' ? [value] : value), fields.stopSequences('stop'))
-    .meta({ type: ['string', 'array'] })
-    .default([]),
+  stop: fields.oneOrMany(fields.stopSequences('stop')).default([]),
   ...inert(optionsInert),
 };
 
@@ -66,18 +54,6 @@ export const options = z
   .prefault({});
 
 export type Options = z.output<typeof options>;
-
-export function samplingOf(request: Options): Call['sampling'] {
-  return {
-    temperature: request.temperature,
-    topK: request.top_k,
-    topP: request.top_p,
-    minP: request.min_p,
-    repetitionPenalty: request.repeat_penalty,
-    presencePenalty: request.presence_penalty,
-    frequencyPenalty: request.frequency_penalty,
-  };
-}
 
 /** num_ctx bounds a prompt and its answer. It cannot make the context larger. */
 export function contextOf({ num_ctx }: Options, limit: ContextLimit): ContextLimit {

@@ -4,16 +4,17 @@ import { RawJson } from '../../json/json-text.ts';
 import { isJsonObject } from '../../json/json-values.ts';
 import type { ChatMessage } from '../../prompt/chat-template.ts';
 import type { Grammar } from '../../runner/runner.ts';
+import { ignoredIn, parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredIn, inert, NO, NO_ITEMS, ZERO } from '../inert.ts';
-import { ignoredWindow } from '../penalties.ts';
+import { ANYTHING, type InertFields, inert, NO, NO_ITEMS, ZERO } from '../fields.ts';
+import { ignoredWindow, samplingOf } from '../sampling-fields.ts';
 import { JSON_OBJECT, schemaGrammar } from '../schema-grammar.ts';
 import { checkThinking, type SaidOfThinking, thinkingWishOf } from '../thinking-parts.ts';
 import { toolFields } from '../tools.ts';
 import { answerEncoding, type Form, type WholeCall } from './answer-lines.ts';
 import type { ChatMessageText } from './answers.ts';
 import { conversation } from './conversation.ts';
-import { options, samplingOf } from './options.ts';
+import { options } from './options.ts';
 
 /** Bodies of POST /api/chat and /api/generate. Each field is obeyed, refused by name, or has no effect. */
 
@@ -124,7 +125,7 @@ export interface Asked extends Pick<ParsedCall, 'call' | 'encoding'> {
 
 /** Throws a 400 whose message names every field at fault. */
 export function parseChat(body: unknown): Asked {
-  const request = fields.parseBody(chatSchema, body);
+  const request = parseBody(chatSchema, body);
   const { messages, tools } = request;
   return askedBy(chatSchema, body, request, {
     input: { field: 'messages', messages },
@@ -139,7 +140,7 @@ export function parseChat(body: unknown): Asked {
 
 /** The same. Unless the request is raw, its prompt is the user's message of a conversation, if the model has a template. */
 export function parseGenerate(body: unknown): Asked {
-  const request = fields.parseBody(generateSchema, body);
+  const request = parseBody(generateSchema, body);
   const { prompt, system, raw } = request;
   const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }];
   const messages = [...first, { role: 'user', content: prompt } as const];

@@ -21,8 +21,7 @@ const completionLogprobs = z.object({
 export type CompletionLogprobs = z.infer<typeof completionLogprobs>;
 
 const besideFinish = { ...endedByFields, timings: timingsSchema.optional() };
-const besideFinishSchema = z.object(besideFinish);
-export type BesideFinish = z.infer<typeof besideFinishSchema>;
+export type BesideFinish = z.infer<z.ZodObject<typeof besideFinish>>;
 
 const finishReason = z.enum(['stop', 'length', 'tool_calls']);
 export type FinishReason = z.infer<typeof finishReason>;
@@ -176,34 +175,6 @@ export const modelsSchema = z
 export type ModelList = z.infer<typeof modelsSchema>;
 
 /** The error object that OpenAI's clients parse. It is also sent in a stream that has begun. */
-export interface OpenAiErrorBody {
-  readonly error: {
-    readonly message: string;
-    readonly type: string;
-    readonly param: string | null;
-    readonly code: string | null;
-  };
-}
-
-export function openAiErrorBody(error: ApiError): OpenAiErrorBody {
-  return {
-    error: {
-      message: error.message,
-      type: errorType(error.status),
-      param: error.param ?? null,
-      code: error.code,
-    },
-  };
-}
-
-function errorType(status: number): string {
-  if (status === 401) return 'authentication_error';
-  if (status === 403) return 'permission_error';
-  if (status === 404) return 'not_found_error';
-  if (status === 429) return 'rate_limit_error';
-  return status < 500 ? 'invalid_request_error' : 'server_error';
-}
-
 export const openAiErrorSchema = z
   .object({
     error: z.object({
@@ -213,4 +184,21 @@ export const openAiErrorSchema = z
       code: z.string().nullable(),
     }),
   })
-  .meta({ title: 'OpenAiError' }) satisfies z.ZodType<OpenAiErrorBody>;
+  .meta({ title: 'OpenAiError' });
+
+export function openAiErrorBody({
+  message,
+  status,
+  param,
+  code,
+}: ApiError): z.infer<typeof openAiErrorSchema> {
+  const type = ERROR_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error');
+  return { error: { message, type, param: param ?? null, code } };
+}
+
+const ERROR_TYPES: Partial<Record<ApiError['status'], string>> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  429: 'rate_limit_error',
+};

@@ -1,9 +1,10 @@
 import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
+import { parseBody } from '../body.ts';
 import { chatMessages } from '../chat-message.ts';
 import * as fields from '../fields.ts';
-import { refuseIgnored } from '../fields.ts';
-import { inert } from '../inert.ts';
+import { inert, refuseIgnored } from '../fields.ts';
+import { checkMinTokens } from '../sampling-fields.ts';
 import { checkTemplateFields, renderOptions, templateFields } from '../template-fields.ts';
 import {
   budgetFields,
@@ -13,20 +14,12 @@ import {
   saidBy,
   thinkingWishOf,
 } from '../thinking-parts.ts';
-import { checkMinTokens } from '../token-constraints.ts';
 import { checkTools, toolFields, toolWishOf } from '../tools.ts';
 import { chatFormat } from './choice-formats.ts';
 import { completionEncoding } from './completion.ts';
 import { checkGrammar } from './grammar-fields.ts';
 import { chatInert } from './inert-fields.ts';
-import {
-  checkPenalties,
-  completionOf,
-  ignoredByBoth,
-  maxTokens,
-  sharedCall,
-  sharedFields,
-} from './shared-fields.ts';
+import { checkPenalties, completionOf, ignoredByBoth, sharedCall, sharedFields } from './shared-fields.ts';
 
 export const thinkingFields = {
   reasoning_effort: effort.optional(),
@@ -63,8 +56,8 @@ const MAX_TOP_LOGPROBS = 20;
 export const chatFields = {
   ...sharedFields,
   messages: chatMessages,
-  max_completion_tokens: maxTokens('max_completion_tokens'),
-  max_tokens: maxTokens('max_tokens'),
+  max_completion_tokens: fields.maxTokens('max_completion_tokens'),
+  max_tokens: fields.maxTokens('max_tokens'),
   logprobs: z.boolean().default(false),
   top_logprobs: fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS).default(0),
   ...toolFields,
@@ -95,7 +88,7 @@ const schema = z.strictObject(chatFields).superRefine((request, ctx) => {
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseChat(body: unknown): ParsedCall {
-  const request = fields.parseBody(schema, body);
+  const request = parseBody(schema, body);
   const { messages, logprobs, top_logprobs, max_completion_tokens, max_tokens } = request;
   const topLogprobs = logprobs ? top_logprobs : undefined;
   const call: Call = {

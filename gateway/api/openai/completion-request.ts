@@ -1,10 +1,10 @@
 import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
+import { parseBody } from '../body.ts';
 import { got } from '../field-errors.ts';
 import * as fields from '../fields.ts';
-import { MAX_TOKENS, refuseIgnored, UNLIMITED, violated } from '../fields.ts';
-import { inert } from '../inert.ts';
-import { checkMinTokens } from '../token-constraints.ts';
+import { inert, MAX_TOKENS, refuseIgnored, violated } from '../fields.ts';
+import { checkMinTokens } from '../sampling-fields.ts';
 import { completionFormat } from './choice-formats.ts';
 import { completionEncoding } from './completion.ts';
 import { checkGrammar } from './grammar-fields.ts';
@@ -88,12 +88,8 @@ const MAX_LOGPROBS = 5;
 export const completionFields = {
   ...sharedFields,
   prompt: prompts('prompt'),
-  max_tokens: z
-    .preprocess(
-      (value) => (value === UNLIMITED ? MAX_TOKENS : value),
-      fields.integer('max_tokens', 0, MAX_TOKENS),
-    )
-    .meta({ minimum: UNLIMITED })
+  max_tokens: fields
+    .orUnlimited(fields.integer('max_tokens', 0, MAX_TOKENS), MAX_TOKENS)
     .default(DEFAULT_MAX_TOKENS),
   logprobs: fields.integer('logprobs', 0, MAX_LOGPROBS).optional(),
   /** Whether the answer begins with the prompt, and its log-probabilities too. */
@@ -125,7 +121,7 @@ const schema = z.strictObject(completionFields).superRefine((request, ctx) => {
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseCompletions(body: unknown): ParsedCall {
-  const request = fields.parseBody(schema, body);
+  const request = parseBody(schema, body);
   const call: Call = {
     ...sharedCall(request),
     input: { field: 'prompt', prompts: request.prompt },

@@ -3,9 +3,10 @@ import * as z from 'zod';
 import { useModel } from '../../calls/use-model.ts';
 import { tellIgnored } from '../../server/ignored-fields.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { base64Json, embedTexts, floatsJson, MAX_TEXTS, vectorsAnswer } from '../embed-texts.ts';
+import { ignoredIn, parseBody } from '../body.ts';
+import { base64Json, embedTexts, MAX_TEXTS } from '../embed-texts.ts';
 import * as fields from '../fields.ts';
-import { ignoredIn, inert } from '../inert.ts';
+import { inert } from '../fields.ts';
 import { readJson } from '../json.ts';
 import { prompts } from './completion-request.ts';
 import { embeddingInert } from './inert-fields.ts';
@@ -18,33 +19,30 @@ export const embeddingFields = {
   input: prompts('input'),
   encoding_format: z.enum(['float', 'base64']).default('float'),
   dimensions: fields.integer('dimensions', 1, MAX_DIMENSIONS).optional(),
+  priority: fields.priority,
   ...inert(embeddingInert),
 };
 
 const schema = z.strictObject(embeddingFields).superRefine(({ input }, ctx) => {
-  if (input.length <= MAX_TEXTS) return;
-  const rule = { constraint: `max_count(${MAX_TEXTS})`, value: String(input.length) };
-  fields.violated(ctx, rule, `input must have at most ${MAX_TEXTS} texts (got ${input.length})`, ['input']);
+  fields.refuseMany(ctx, 'input', [input.length, MAX_TEXTS], 'texts', ['input']);
 });
 
 /** OpenAI's embeddings: a vector of length 1 for each text. */
 export function embedding(deps: RouteDeps): Handler {
   return async (c) => {
     const body = await readJson(c);
-    const { model: name, input, dimensions, encoding_format } = fields.parseBody(schema, body);
+    const { model: name, input, dimensions, encoding_format, priority } = parseBody(schema, body);
     tellIgnored(c, deps.log, ignoredIn(schema, body));
     return useModel(c, deps, { name }, async (usable) => {
-      const wish = { field: 'input', texts: input, dimensions, limit: usable.info, isCut: false };
-      return embedTexts(c, deps, usable, wish, ({ vectors, numTokens }) => {
+      const wish = { field: 'input', texts: input, dimensions, limit: usable.info, isCut: false, priority };
+      return embedTexts(c, deps, usable, wish, (numTokens) => {
         const usage = { prompt_tokens: numTokens, total_tokens: numTokens };
-        return vectorsAnswer(c, deps, vectors, {
-          dimensions,
-          isScaled: true,
-          vectorJson: encoding_format === 'base64' ? base64Json : floatsJson,
-          around: (index) => [`{"object":"embedding","index":${index},"embedding":`, '}'],
+        return {
           before: '{"object":"list","data":[',
+          around: (index) => [`{"object":"embedding","index":${index},"embedding":`, '}'],
           behind: `],"model":${JSON.stringify(name)},"usage":${JSON.stringify(usage)}}`,
-        });
+          ...(encoding_format === 'base64' ? { vectorJson: base64Json } : {}),
+        };
       });
     });
   };

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import type { Grammar } from '../../runner/runner.ts';
-import { violated } from '../fields.ts';
+import { refuseBoth, refuseMany, violated } from '../fields.ts';
 import { grammar, JSON_OBJECT, schemaGrammar } from '../schema-grammar.ts';
 
 /**
@@ -35,10 +35,7 @@ function choiceField(name: string) {
     .transform((choices, ctx) => {
       if (choices.length === 0 || choices.includes(''))
         violated(ctx, { constraint: 'non_empty' }, `${name} must not be empty, and neither must a choice`);
-      if (choices.length > MAX_CHOICES) {
-        const rule = { constraint: `max_count(${MAX_CHOICES})`, value: String(choices.length) };
-        violated(ctx, rule, `${name} must have at most ${MAX_CHOICES} choices (got ${choices.length})`);
-      }
+      refuseMany(ctx, name, [choices.length, MAX_CHOICES], 'choices');
       const source = `root ::= ${choices.map(literal).join(' | ')}`;
       return grammar(ctx, name, { kind: 'ebnf', source });
     })
@@ -143,9 +140,5 @@ export function checkGrammar(
   const [first, second] = grammarNames(request);
   if (first === undefined) return;
   const excluded = [second, request.allowed_token_ids.length > 0 ? 'allowed_token_ids' : undefined];
-  for (const name of excluded) {
-    if (name === undefined) continue;
-    const sentence = `${name} and ${first} exclude each other; send one of them`;
-    violated(ctx, { constraint: 'exclusive' }, sentence, [name]);
-  }
+  for (const name of excluded) if (name !== undefined) refuseBoth(ctx, name, first);
 }

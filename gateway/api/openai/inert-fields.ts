@@ -8,7 +8,7 @@ import {
   NOTHING,
   ONE,
   ZERO,
-} from '../inert.ts';
+} from '../fields.ts';
 
 /**
  * Fields of OpenAI's API, and of servers like it, that nothing here obeys. docs/api.md has these tables, and a test
@@ -73,7 +73,6 @@ export const sharedInert = {
   kv_transfer_params: NOTHING,
   length_penalty: ONE,
   logits_processors: NO_ITEMS,
-  priority: ZERO,
   prompt_logprobs: NOTHING,
   request_id: ANYTHING,
   return_token_ids: NO,
@@ -131,7 +130,6 @@ export const embeddingInert = {
   add_special_tokens: [true],
   embd_normalize: [2],
   normalize: [true],
-  priority: ZERO,
   request_id: ANYTHING,
   truncate_prompt_tokens: NOTHING,
 } as const satisfies InertFields;

@@ -1,11 +1,18 @@
 import * as z from 'zod';
 import type { Call } from '../../calls/call.ts';
-import { shown } from '../../errors/api-error.ts';
+import { ignoredIn } from '../body.ts';
 import * as fields from '../fields.ts';
-import { MAX_TOKENS, UNLIMITED, violated } from '../fields.ts';
-import { ignoredIn, inert } from '../inert.ts';
-import { checkWindow, ignoredWindow, penaltyFields } from '../penalties.ts';
-import { tokenConstraints } from '../token-constraints.ts';
+import { inert } from '../fields.ts';
+import {
+  checkWindow,
+  ignoredWindow,
+  logitBias,
+  MAX_TOP_K,
+  penaltyFields,
+  samplingFields,
+  samplingOf,
+  tokenConstraints,
+} from '../sampling-fields.ts';
 import type { Completion } from './completion.ts';
 import { grammarFields, grammarNames, grammarOf } from './grammar-fields.ts';
 import { streamOptionsInert } from './inert-fields.ts';
@@ -13,9 +20,6 @@ import { streamOptionsInert } from './inert-fields.ts';
 /** Fields that chat completions and completions share. */
 
 const MAX_CHOICES_PER_PROMPT = 8;
-
-/** vLLM's value of top_k for "all tokens". */
-const ALL_TOKENS = -1;
 
 export const sharedFields = {
   model: fields.nonEmpty('model'),
@@ -26,12 +30,9 @@ export const sharedFields = {
     .object({ include_usage: z.boolean().default(false), ...inert(streamOptionsInert) })
     .optional(),
   n: fields.integer('n', 1, MAX_CHOICES_PER_PROMPT).default(1),
-  temperature: fields.float('temperature', 0, 2).default(1),
-  top_p: fields.float('top_p', 0, 1).default(1),
-  top_k: z
-    .preprocess((value) => (value === ALL_TOKENS ? 0 : value), fields.integer('top_k', 0, 2 ** 32 - 1))
-    .meta({ minimum: ALL_TOKENS })
-    .default(0),
+  ...samplingFields(),
+  /** −1 is vLLM's value for all tokens. */
+  top_k: fields.orUnlimited(fields.integer('top_k', 0, MAX_TOP_K), 0).default(0),
   min_p: fields.float('min_p', 0, 1).default(0),
   repetition_penalty: fields.floatAbove('repetition_penalty', 0, 2).default(1),
   ...penaltyFields,
@@ -39,52 +40,31 @@ export const sharedFields = {
   seed: fields.seed('seed').optional(),
   ...tokenConstraints,
   ...grammarFields,
-  stop: z
-    .preprocess(
-      (value) => (typeof value === 'string' ? (value === '' ? [] : [value]) : value),
-      fields.stopSequences('stop'),
-    )
-    .meta({ type: ['string', 'array'] })
-    .default([]),
+  stop: fields.oneOrMany(fields.stopSequences('stop')).default([]),
+  priority: fields.priority,
 };
 
 export type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
 
-export function maxTokens(name: string) {
-  return z
-    .preprocess(
-      (value) => (value === UNLIMITED ? undefined : value),
-      fields.integer(name, 1, MAX_TOKENS).optional(),
-    )
-    .meta({ minimum: UNLIMITED });
-}
-
 /** The members of a call that both routes make alike. */
 export function sharedCall(
   request: SharedFields,
-): Pick<Call, 'model' | 'isStreamed' | 'format' | 'sampling' | 'seed' | 'tokens' | 'stop' | 'numChoices'> {
-  const { repetition_penalty, repeat_penalty } = request;
+): Pick<
+  Call,
+  'model' | 'isStreamed' | 'format' | 'sampling' | 'seed' | 'tokens' | 'stop' | 'numChoices' | 'priority'
+> {
   const [field] = grammarNames(request);
   const grammar = grammarOf(request);
   return {
     model: request.model,
     isStreamed: request.stream,
     format: field === undefined || grammar === undefined ? undefined : { field, grammar },
-    sampling: {
-      temperature: request.temperature,
-      topK: request.top_k,
-      topP: request.top_p,
-      minP: request.min_p,
-      // Either of its names may be sent.
-      repetitionPenalty: repetition_penalty === 1 ? repeat_penalty : repetition_penalty,
-      presencePenalty: request.presence_penalty,
-      frequencyPenalty: request.frequency_penalty,
-      logitBias: request.logit_bias,
-    },
+    sampling: samplingOf(request),
     seed: request.seed,
     tokens: request,
     stop: request.stop,
     numChoices: request.n,
+    priority: request.priority,
   };
 }
 
@@ -110,30 +90,4 @@ export function ignoredByBoth(schema: z.ZodType, body: unknown, request: SharedF
   const { stream, stream_options } = request;
   const ofStream = !stream && stream_options !== undefined ? ['stream_options'] : [];
   return [...ignoredIn(schema, body), ...ignoredWindow(request), ...ofStream];
-}
-
-const MAX_BIASES = 1024;
-const MAX_BIAS = 100;
-
-/** Parses `{"50256": -100}`: numbers that are added to the logits of tokens. Ids are checked against the model later. */
-export function logitBias(name: string) {
-  return z.record(z.string(), z.number()).transform((biases, ctx): ReadonlyMap<number, number> => {
-    const entries = Object.entries(biases);
-    if (entries.length > MAX_BIASES) {
-      const rule = { constraint: `max_count(${MAX_BIASES})`, value: String(entries.length) };
-      violated(ctx, rule, `${name} must have at most ${MAX_BIASES} tokens (got ${entries.length})`);
-      return z.NEVER;
-    }
-    for (const [key, bias] of entries) {
-      if (!/^(0|[1-9]\d{0,9})$/.test(key)) {
-        const value = shown(key);
-        const message = `${name} must have token ids as keys, such as "50256" (got ${JSON.stringify(value)})`;
-        violated(ctx, { constraint: 'token_id', value }, message, [value]);
-      } else if (Math.abs(bias) > MAX_BIAS) {
-        const rule = { constraint: `range(-${MAX_BIAS}..=${MAX_BIAS})`, value: String(bias) };
-        violated(ctx, rule, `${name}.${key} must be from -${MAX_BIAS} to ${MAX_BIAS} (got ${bias})`, [key]);
-      }
-    }
-    return new Map(entries.map(([key, bias]) => [Number(key), bias]));
-  });
 }

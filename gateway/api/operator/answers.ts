@@ -28,8 +28,7 @@ const processFields = {
   open_requests: z.int(),
   load_progress: fraction,
 };
-const processSchema = z.object(processFields);
-export type ProcessState = z.infer<typeof processSchema>;
+export type ProcessState = z.infer<z.ZodObject<typeof processFields>>;
 
 const blocks = { kv_blocks: count, kv_blocks_free: count };
 const memory = { weights_bytes: count, kv_cache_bytes: count };

@@ -7,7 +7,7 @@ import { ModelFileError } from '../../errors/model-file-error.ts';
 import { JSON_TYPE } from '../../json/json-text.ts';
 import { json, type RouteDeps, type RouteGroup } from '../../server/route-group.ts';
 import { jsonOf } from '../../telemetry/crash-reports.ts';
-import * as fields from '../fields.ts';
+import { parseBody } from '../body.ts';
 import { readJson } from '../json.ts';
 import { nativeErrorBody, nativeErrorSchema } from '../native/errors.ts';
 import {
@@ -128,7 +128,7 @@ function restarting(deps: RouteDeps): Handler {
 /** Reads the body; a request without one gets the defaults. */
 async function bodyOf(c: Context): Promise<z.infer<typeof restartSchema>> {
   if (c.req.header('content-type') === undefined) return restartSchema.parse({});
-  return fields.parseBody(restartSchema, await readJson(c));
+  return parseBody(restartSchema, await readJson(c));
 }
 
 function restart(deps: RouteDeps, model: string | undefined): Promise<string | undefined> {
@@ -146,7 +146,7 @@ function killing({ playground }: RouteDeps): Handler | undefined {
   return (
     kill &&
     (async (c) => {
-      const { pid } = fields.parseBody(killSchema, await readJson(c));
+      const { pid } = parseBody(killSchema, await readJson(c));
       if (kill(pid)) return c.json({ status: 'killed' });
       const message = `No runner of this server has the process id ${pid}.`;
       throw new ApiError({ status: 404, code: 'not_found', message });

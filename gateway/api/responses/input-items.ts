@@ -4,7 +4,7 @@ import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import { callArguments } from '../chat-message.ts';
 import { CallNames, chatMessage, MAX_MESSAGES, textContent } from '../conversation.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, inert } from '../inert.ts';
+import { ANYTHING, type InertFields, inert } from '../fields.ts';
 import { toolName } from '../tools.ts';
 
 /** The input of a response: a text, or items. Items are messages, what was thought, calls of tools and their results. */

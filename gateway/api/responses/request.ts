@@ -1,9 +1,19 @@
 import * as z from 'zod';
 import type { Tool } from '../../calls/tool-offer.ts';
 import type { Grammar } from '../../runner/runner.ts';
+import { ignoredIn, parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
-import { MAX_TOKENS, refuseIgnored, violated } from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredIn, inert, NO, NO_ITEMS, NOTHING } from '../inert.ts';
+import {
+  ANYTHING,
+  type InertFields,
+  inert,
+  MAX_TOKENS,
+  NO,
+  NO_ITEMS,
+  NOTHING,
+  refuseIgnored,
+  violated,
+} from '../fields.ts';
 import { JSON_OBJECT, schemaGrammar } from '../schema-grammar.ts';
 import { strictSchema } from '../strict-schema.ts';
 import { budgetFields, checkThinking, effort, type SaidOfThinking, saidBy } from '../thinking-parts.ts';
@@ -178,10 +188,7 @@ export const responsesInert = {
 /** The response repeats the metadata. Errors do not, since its texts may be private. */
 const metadata = z.record(z.string(), z.string()).superRefine((pairs, ctx) => {
   const entries = Object.entries(pairs);
-  if (entries.length > MAX_METADATA) {
-    const rule = { constraint: `max_count(${MAX_METADATA})`, value: String(entries.length) };
-    fields.violated(ctx, rule, `metadata must have at most ${MAX_METADATA} members (got ${entries.length})`);
-  }
+  fields.refuseMany(ctx, 'metadata', [entries.length, MAX_METADATA], 'members');
   const isTooLong = ([name, value]: [string, string]) =>
     [...name].length > MAX_METADATA_KEY || [...value].length > MAX_METADATA_VALUE;
   if (!entries.some(isTooLong)) return;
@@ -213,6 +220,8 @@ export const responsesFields = {
   store: z.boolean().optional(),
   /** An addition: OpenAI has a seed only for chats. */
   seed: fields.seed('seed').optional(),
+  /** An addition too. */
+  priority: fields.priority,
   ...inert(responsesInert),
 };
 
@@ -232,7 +241,7 @@ export type ResponsesRequest = z.output<typeof schema>;
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseResponsesRequest(body: unknown): ResponsesRequest {
-  return fields.parseBody(schema, body);
+  return parseBody(schema, body);
 }
 
 /** The names of the ignored fields in the body, each once. */

@@ -115,6 +115,7 @@ function callOf(request: ResponsesRequest): Call {
     seed: request.seed,
     maxTokens: request.max_output_tokens,
     stop: [],
+    priority: request.priority,
     report: { topLogprobs: include.logprobs ? request.top_logprobs : undefined },
   };
 }

@@ -1,6 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import * as z from 'zod';
+import { parseBody } from '../../../gateway/api/body.ts';
 import * as fields from '../../../gateway/api/fields.ts';
 import { ApiError, type FieldError } from '../../../gateway/errors/api-error.ts';
 
@@ -13,7 +14,7 @@ const test = suite('field errors');
 
 function errorsOf(schema: z.ZodType, body: unknown): readonly FieldError[] {
   try {
-    fields.parseBody(schema, body);
+    parseBody(schema, body);
     return [];
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;

@@ -22,6 +22,9 @@ interface Line {
   readonly route?: string | null;
   readonly status?: number;
   readonly duration_ms?: number;
+  readonly tokens_in?: number;
+  readonly tokens_out?: number;
+  readonly tokens_cached?: number;
   readonly client_gone?: true;
   readonly correlation_id?: string;
   readonly request_id?: string;
@@ -41,6 +44,24 @@ function setUp(guard: GuardRules = loopbackOnly) {
   const requests = () => lines.filter(({ event }) => event === 'request');
   return { ...testApp({ log, guard }), lines, requests };
 }
+
+test('the line of a generating route has its tokens: those of each prompt once, and those of all answers', async () => {
+  const { post, runner, requests } = setUp();
+  runner.cachedOf = () => 2;
+  runner.script = [[97, 98], [EOS_ID]];
+  const embedded = { model: 'bytes', input: ['abc', 'd'] };
+  for (const [path, body, ...tokens] of [
+    ['/v1/completions', { model: 'bytes', prompt: 'Hi' }, 2, 3, 2],
+    ['/v1/completions', { model: 'bytes', prompt: ['Hi', 'abc'], n: 2 }, 5, 12, 4],
+    ['/v1/completions', { model: 'bytes', prompt: 'Hi', max_tokens: 0, echo: true }, 2, 0, 2],
+    ['/v1/embeddings', embedded, 4, undefined, undefined],
+    ['/tokenize', { content: 'Hi' }, undefined, undefined, undefined],
+  ] as const) {
+    assert.is((await post(path, body)).status, 200, path);
+    const { tokens_in, tokens_out, tokens_cached } = requests().at(-1) as Line;
+    assert.equal([tokens_in, tokens_out, tokens_cached], tokens, path);
+  }
+});
 
 test('every route logs one line with its method, route, status and duration, and nothing that was asked', async () => {
   const { app, runner, lines, requests } = setUp();

@@ -3,7 +3,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { z } from 'zod';
 import { calledInert, messageInert, partInert, toolCallInert } from '../../../../gateway/api/chat-message.ts';
-import { ANYTHING, type InertFields } from '../../../../gateway/api/inert.ts';
+import { ANYTHING, type InertFields } from '../../../../gateway/api/fields.ts';
 import { chatFields } from '../../../../gateway/api/openai/chat-request.ts';
 import { completionFields } from '../../../../gateway/api/openai/completion-request.ts';
 import {
