@@ -60,7 +60,7 @@ async function answerTo(line: string): Promise<string> {
     ...Object.fromEntries(sent.map(([name, value]) => [name, value?.replace('ETAG', etag) ?? ''])),
   };
   const response = await app.request(path, { method, body, headers });
-  const told = [...response.headers].filter(([name]) => name !== 'x-correlation-id');
+  const told = [...response.headers].filter(([name]) => !/^x-(correlation|request)-id$/.test(name));
   const policies = told.filter(([name]) => SAME_FOR_ALL.test(name));
   const isPage = policies.length === 4 && policies.every(([name, value]) => POLICIES[name] === value);
   return [
