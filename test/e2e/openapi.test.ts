@@ -14,6 +14,8 @@ const DESCRIBED_TYPES = ['application/json', 'text/event-stream', 'application/x
 let gateway: Gateway;
 let answers: DocumentedAnswers;
 let document: Described;
+/** The job of the last answer that had one. */
+let jobId = '';
 
 test.before(async () => {
   const journal = temporaryFolder().path;
@@ -37,6 +39,7 @@ async function ask(method: string, path: string, body?: object): Promise<string>
   const bytes = Buffer.from(await response.arrayBuffer());
   const text = bytes.toString('utf8');
   assert.ok(response.ok, `${method} ${path}: ${text}`);
+  jobId = response.headers.get('x-runnel-job-id') ?? jobId;
   const type = response.headers.get('content-type') ?? '';
   const [bare = ''] = path.split('?');
   const checker = answers.checkerOf(method, bare, response.status, type);
@@ -93,6 +96,11 @@ test('every route answers as /openapi.json describes it', async () => {
   await ask('POST', '/execute', { job_id: 'a', ...job, timings: true });
   await ask('POST', '/execute', { job_id: 'b', ...job, durable: true });
   await ask('GET', '/execute/b/events');
+  await ask('GET', '/jobs/b/events');
+  await ask('GET', '/jobs/b');
+  await ask('DELETE', '/jobs/b');
+  await ask('POST', '/api/generate', { model, prompt: 'Hello', options, durable: true });
+  await ask('GET', `/jobs/${jobId}/events`);
   await ask('POST', '/cancel', { job_id: 'a' });
   await ask('POST', '/tokenize', { content: 'Hello' });
   await ask('POST', '/tokenize', { content: 'Hello ü🐈', with_pieces: true });
