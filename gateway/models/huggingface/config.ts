@@ -3,25 +3,14 @@ import { join } from 'node:path';
 import * as z from 'zod';
 import { FolderError, readAs } from './json-file.ts';
 
+const countUpTo = (most: number) => z.int().min(1).max(most).optional();
 const ids = z.union([z.int().min(0), z.array(z.int().min(0)).max(64)]).nullish();
 const textConfig = z.object({
   model_type: z.string().max(80),
-  vocab_size: z
-    .int()
-    .min(1)
-    .max(2 ** 20)
-    .optional(),
-  max_position_embeddings: z
-    .int()
-    .min(1)
-    .max(2 ** 31 - 1)
-    .optional(),
+  vocab_size: countUpTo(2 ** 20),
+  max_position_embeddings: countUpTo(2 ** 31 - 1),
   /** GPT-2's name for max_position_embeddings. */
-  n_positions: z
-    .int()
-    .min(1)
-    .max(2 ** 31 - 1)
-    .optional(),
+  n_positions: countUpTo(2 ** 31 - 1),
   eos_token_id: ids,
   bos_token_id: ids,
   torch_dtype: z.string().max(80).nullish(),
