@@ -168,7 +168,7 @@ export class TextStream implements TokenSink {
   }
 
   /** Cancels the request and reports this error to the sink, unless the answer has ended. */
-  abort(error: GenerationError): void {
+  abort(error: unknown): void {
     if (this.#isOver) return;
     this.cancel();
     this.#sink.onError(error);

@@ -1,6 +1,6 @@
 import type { Hono } from 'hono';
 import { packMsgpack } from '../../gateway/api/msgpack.ts';
-import { DurableJobs } from '../../gateway/journal/durable-jobs.ts';
+import { Jobs } from '../../gateway/jobs/jobs.ts';
 import type { Model } from '../../gateway/models/model.ts';
 import { ObservedRunner, TimeLimit } from '../../gateway/runner/observed-runner.ts';
 import {
@@ -22,7 +22,7 @@ import { keysOf } from '../fixtures/keys.ts';
 import { type Act, ScriptedRunner, scriptedInfo } from '../fixtures/scripted-runner.ts';
 import { until } from '../fixtures/within.ts';
 import { modelNamed } from './models.ts';
-import type { Exchange, Played, Settings } from './wire-file.ts';
+import { type Exchange, type Played, type Settings, written } from './wire-file.ts';
 
 /** The application for wire files: over a scripted runner, with a clock that the tokens move, and with counted ids. */
 
@@ -30,8 +30,6 @@ const PATIENCE_MS = 20_000;
 const EPOCH_MS = Date.UTC(2027, 0, 15, 8);
 /** What each batch of tokens takes. */
 const STEP_MS = 10;
-/** Stands for many times the same character in a body or a script, such as {{x*1000}}. */
-const REPEATED = /\{\{(.)\*(\d+)\}\}/gu;
 const HEX_LINE = /.{1,96}/g;
 
 /** The settings of a file, and of an exchange. */
@@ -52,7 +50,7 @@ export class World {
   readonly #open = new Map<GenerateRequest, boolean>();
   #numWaits = 0;
   #app: Hono | undefined;
-  #jobs: DurableJobs | undefined;
+  #jobs: Jobs | undefined;
   /** The models of the file, and of the exchange if it names another one. */
   #modelName = '';
   #inExchange: string | undefined;
@@ -74,17 +72,18 @@ export class World {
     const runner = new ObservedRunner(this.#timed(), observers, () => this.#clock.now());
     const names = of('names')?.split(' ') ?? [];
     const keys = of('keys')?.split(' ');
+    const models = oneModel(model, runner, openGate(), names);
+    const jobs = new Jobs({ models, log: createLog('silent'), now });
+    this.#jobs = jobs;
     if (of('journal') !== undefined) {
       const keepMs = 3_600_000;
-      const models = oneModel(model, runner, openGate(), names);
-      this.#jobs = new DurableJobs({ models, log: createLog('silent'), keepMs, now });
-      await this.#jobs.begin(() => openTestJournal(journalFolder(), { keepMs, now }));
+      await jobs.begin(() => openTestJournal(journalFolder(), { keepMs, now }), keepMs);
     }
     const origins = of('cors-origins')?.split(' ') ?? [];
     const { app } = testApp({
       ...{ runner, model, modelNames: names, metrics, now, clock: this.#clock, ids: this.#ids },
       monotonicNow: () => this.#clock.now(),
-      jobs: this.#jobs,
+      jobs,
       tokenLimits: {
         maxTokensIn: numberOf(of('max-tokens-in')),
         maxTokensOut: numberOf(of('max-tokens-out')),
@@ -219,11 +218,6 @@ class CountedIds implements Ids {
   seed(): bigint {
     return BigInt(1000 * this.#group + ++this.#numSeeds);
   }
-}
-
-/** The text that a file means. */
-function written(text: string): string {
-  return text.replaceAll(REPEATED, (_, char: string, count: string) => char.repeat(Number(count)));
 }
 
 function numberOf(text: string | undefined): number | undefined {

@@ -6,6 +6,7 @@ import { ApiError } from '../../errors/api-error.ts';
 import { memberOf } from '../../json/json-values.ts';
 import { ignoredIn, parseBody } from '../body.ts';
 import { textContent } from '../conversation.ts';
+import { durable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import {
   ANYTHING,
@@ -172,6 +173,7 @@ export const messagesFields = {
   stop_sequences: fields.stopSequences('stop_sequences').default([]),
   stream: z.boolean().default(false),
   ...samplingFields(),
+  durable,
   ...inert(messagesInert),
 };
 
@@ -196,6 +198,7 @@ export function parseMessages(body: unknown): ParsedCall {
     sampling: samplingOf(request),
     maxTokens: request.max_tokens,
     stop: request.stop_sequences,
+    durable: request.durable ? ('durable' as const) : undefined,
   };
   return {
     call,

@@ -5,6 +5,7 @@ import { isJsonObject } from '../../json/json-values.ts';
 import type { ChatMessage } from '../../prompt/chat-template.ts';
 import type { Grammar } from '../../runner/runner.ts';
 import { ignoredIn, parseBody } from '../body.ts';
+import { durable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, inert, NO, NO_ITEMS, ZERO } from '../fields.ts';
 import { ignoredWindow, samplingOf } from '../sampling-fields.ts';
@@ -57,6 +58,7 @@ const format = z
 const sharedFields = {
   model: fields.nonEmpty('model'),
   stream: z.boolean().default(true),
+  durable,
   keep_alive: keepAlive,
   format,
   options,
@@ -178,6 +180,7 @@ function askedBy(
     maxContext: asked.num_ctx,
     stop: asked.stop,
     report: { timings: true },
+    durable: request.durable ? 'durable' : undefined,
   };
   return {
     call,

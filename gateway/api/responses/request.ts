@@ -2,6 +2,7 @@ import * as z from 'zod';
 import type { Tool } from '../../calls/tool-offer.ts';
 import type { Grammar } from '../../runner/runner.ts';
 import { ignoredIn, parseBody } from '../body.ts';
+import { durable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import {
   ANYTHING,
@@ -216,7 +217,8 @@ export const responsesFields = {
   stream: z.boolean().default(false),
   /** The response continues without its client, and the journal keeps it. */
   background: z.boolean().default(false),
-  /** Must have the value of background, if it is sent. */
+  durable,
+  /** Must say whether the response is kept, if it is sent. */
   store: z.boolean().optional(),
   /** An addition: OpenAI has a seed only for chats. */
   seed: fields.seed('seed').optional(),
@@ -226,13 +228,18 @@ export const responsesFields = {
 };
 
 const schema = z.strictObject(responsesFields).superRefine((request, ctx) => {
-  const { include, top_logprobs, background, store } = request;
+  const { include, top_logprobs, store } = request;
+  const isKept = request.background || request.durable;
   checkThinking(ctx, saidOfThinking(request));
   checkTools(ctx, request, include.logprobs ? ['include'] : []);
-  const isUnkept = store === true && !background;
-  refuseIgnored(ctx, isUnkept, 'store', 'needs background: nothing else is stored here');
-  const isKept = store === false && background;
-  refuseIgnored(ctx, isKept, 'store', 'must not be false with background, which is stored');
+  refuseIgnored(
+    ctx,
+    store === true && !isKept,
+    'store',
+    'needs background or durable: nothing else is stored here',
+  );
+  const isRefused = store === false && isKept;
+  refuseIgnored(ctx, isRefused, 'store', 'must not be false with background or durable, which are stored');
   const isIgnored = !include.logprobs && top_logprobs > 0;
   refuseIgnored(ctx, isIgnored, 'top_logprobs', `needs include to have "${LOGPROBS}"`);
 });
