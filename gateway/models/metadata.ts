@@ -78,85 +78,73 @@ export class Metadata {
 
   /** The value of `key` as text. Throws MetadataError if it is absent or not UTF-8. */
   string(key: string): string {
-    return this.#required(key, this.optionalString(key));
+    return required(key, this.optionalString(key));
   }
 
   optionalString(key: string): string | undefined {
-    const found = this.#values.get(key);
-    if (found === undefined) return undefined;
-    if (found.type !== 'string') throw wrongType(key, found, 'string');
-    return textOf(found.value, key);
+    const value = this.#find(key, 'string', (found) => (found.type === 'string' ? found.value : undefined));
+    if (value === undefined || typeof value === 'string') return value;
+    throw new MetadataError(`${key} is not UTF-8`);
   }
 
   uint32(key: string): number {
-    return this.#required(key, this.optionalUint32(key));
+    return required(key, this.optionalUint32(key));
   }
 
   optionalUint32(key: string): number | undefined {
-    const found = this.#values.get(key);
-    if (found === undefined) return undefined;
-    if (found.type !== 'uint32') throw wrongType(key, found, 'uint32');
-    return Number(found.value);
+    return this.#find(key, 'uint32', ({ type, value }) => (type === 'uint32' ? Number(value) : undefined));
   }
 
   /** A whole number of any integer type, at most 2^32: writers differ in how they store small counts. */
   optionalCount(key: string): number | undefined {
-    const found = this.#values.get(key);
-    if (found === undefined) return undefined;
-    if (!/^u?int(8|16|32|64)$/.test(found.type)) throw wrongType(key, found, 'a whole number');
-    const count = Number(found.value);
-    if (count < 0 || count > 2 ** 32)
+    const isWhole = /^u?int(8|16|32|64)$/;
+    const count = this.#find(key, 'a whole number', ({ type, value }) =>
+      isWhole.test(type) ? Number(value) : undefined,
+    );
+    if (count !== undefined && (count < 0 || count > 2 ** 32))
       throw new MetadataError(`the key ${key} is ${count}; it must be from 0 to ${2 ** 32}`);
     return count;
   }
 
   optionalBool(key: string): boolean | undefined {
-    const found = this.#values.get(key);
-    if (found === undefined) return undefined;
-    if (found.type !== 'bool') throw wrongType(key, found, 'bool');
-    return found.value;
+    return this.#find(key, 'bool', (found) => (found.type === 'bool' ? found.value : undefined));
   }
 
   /** The strings of an array. Throws MetadataError if it is absent or an entry is not UTF-8. */
   texts(key: string): PackedTexts {
-    const found = this.#values.get(key);
-    if (found === undefined) throw new MetadataError(`the key ${key} is missing`);
-    if (found.type !== 'array' || found.of !== 'string') throw wrongType(key, found, 'array of string');
-    const index = firstInvalidUtf8(found.value);
+    const texts = this.#find(key, 'array of string', (found) =>
+      found.type === 'array' && found.of === 'string' ? found.value : undefined,
+    );
+    const present = required(key, texts);
+    const index = firstInvalidUtf8(present);
     if (index >= 0) throw new MetadataError(`${key}[${index}] is not UTF-8`);
-    return found.value;
+    return present;
   }
 
   optionalFloat32Array(key: string): Float32Array | undefined {
-    const found = this.#values.get(key);
-    if (found === undefined) return undefined;
-    if (found.type !== 'array' || !(found.value instanceof Float32Array)) {
-      throw wrongType(key, found, 'array of float32');
-    }
-    return found.value;
+    return this.#find(key, 'array of float32', ({ value }) =>
+      value instanceof Float32Array ? value : undefined,
+    );
   }
 
   optionalInt32Array(key: string): Int32Array | undefined {
+    return this.#find(key, 'array of int32', ({ value }) =>
+      value instanceof Int32Array ? value : undefined,
+    );
+  }
+
+  /** Undefined for a key that is absent. Throws MetadataError if `pick` returns undefined for its value. */
+  #find<T>(key: string, wanted: string, pick: (found: GgufValue) => T | undefined): T | undefined {
     const found = this.#values.get(key);
     if (found === undefined) return undefined;
-    if (found.type !== 'array' || !(found.value instanceof Int32Array)) {
-      throw wrongType(key, found, 'array of int32');
-    }
-    return found.value;
-  }
-
-  #required<T>(key: string, value: T | undefined): T {
-    if (value === undefined) throw new MetadataError(`the key ${key} is missing`);
-    return value;
+    const value = pick(found);
+    if (value !== undefined) return value;
+    const type = found.type === 'array' ? `array of ${found.of}` : found.type;
+    throw new MetadataError(`the key ${key} has type ${type}, but it has to be ${wanted}`);
   }
 }
 
-function textOf(value: GgufString, what: string): string {
-  if (typeof value === 'string') return value;
-  throw new MetadataError(`${what} is not UTF-8`);
-}
-
-function wrongType(key: string, found: GgufValue, wanted: string): MetadataError {
-  const type = found.type === 'array' ? `array of ${found.of}` : found.type;
-  return new MetadataError(`the key ${key} has type ${type}, but it has to be ${wanted}`);
+function required<T>(key: string, value: T | undefined): T {
+  if (value === undefined) throw new MetadataError(`the key ${key} is missing`);
+  return value;
 }

@@ -4,8 +4,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { ModelFileError } from '../errors/model-file-error.ts';
 import { HubCache } from './hub/hub-cache.ts';
-import { type HubModel, hubModelOf, isHubName, parseHubName } from './hub/hub-file.ts';
-import { hubFolder } from './hub/hub-folder.ts';
+import { type HubModel, hubFolder, hubModelOf, isHubName, parseHubName } from './hub/hub-file.ts';
 import { filesOf } from './huggingface/folder-files.ts';
 
 /** Models that can be fetched by name. Each is pinned by hash, so a name always gives the same bytes. */

@@ -461,7 +461,7 @@ export class ModelLifecycle implements Runner {
     const { reason = 'The runner is not ready.', retryAfterSec: seconds } = this.status();
     throw new GenerationError('NOT_READY', reason, {
       retriable: seconds !== undefined,
-      ...(seconds === undefined ? {} : { retryAfterSec: seconds }),
+      retryAfterSec: seconds,
     });
   }
 

@@ -10,8 +10,7 @@ import {
   tokenizerFolders,
   weightFiles,
 } from './huggingface/folder-files.ts';
-import { type Model, modelIdOf } from './model.ts';
-import { partsOf } from './model-parts.ts';
+import { type Model, modelIdOf, partsOf } from './model.ts';
 import type { ReaderLimits } from './reader/messages.ts';
 import { ModelReader } from './reader/model-reader.ts';
 

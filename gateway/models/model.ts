@@ -5,8 +5,7 @@ import type { ChatTemplate } from '../prompt/chat-template.ts';
 import type { Pooling } from '../runner/runner.ts';
 import type { TokenizerTables } from '../tokenizer/tables.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import { repoOfSnapshot } from './hub/hub-folder.ts';
-import { withoutPart } from './model-parts.ts';
+import { repoOfSnapshot } from './hub/hub-file.ts';
 
 /** What is read of a model, GGUF file or Hugging Face folder, as plain values that the model's reader can send. */
 export interface ModelDescription {
@@ -104,4 +103,38 @@ function quoted(name: string): string {
     return /[ -~]/.test(char) && !/["\\]/.test(char) ? char : `\\x${byte.toString(16).padStart(2, '0')}`;
   });
   return `"${shown.join('')}${bytes.length > shownChars ? '...' : ''}"`;
+}
+
+/** The files of a model that is split into parts: "model-00001-of-00003.gguf" and the others beside it. */
+const partName = /-(\d{5})-of-(\d{5})\.gguf$/;
+const maxModelParts = 1024;
+
+/**
+ * Paths of all files of the model whose only or first file is `path`. Throws ModelFileError if the name is that of a later
+ * part, or of a model of more than maxModelParts parts.
+ */
+export function partsOf(path: string): readonly string[] {
+  const match = partName.exec(path);
+  if (match === null) return [path];
+  const [number, count] = [Number(match[1]), Number(match[2])];
+  const pathOf = (part: number) =>
+    path.replace(partName, `-${String(part).padStart(5, '0')}-of-${match[2]}.gguf`);
+  if (number !== 1) {
+    throw new ModelFileError(
+      65,
+      `The model ${path} is part ${number} of ${count}, as its name says; give the path of the first part, ${pathOf(1)}.`,
+    );
+  }
+  if (count < 1 || count > maxModelParts) {
+    throw new ModelFileError(
+      65,
+      `The model ${path} has ${count} parts, as its name says; 1 to ${maxModelParts} are supported.`,
+    );
+  }
+  return Array.from({ length: count }, (_, index) => pathOf(index + 1));
+}
+
+/** The path without the part's number. */
+export function withoutPart(path: string): string {
+  return path.replace(partName, '.gguf');
 }

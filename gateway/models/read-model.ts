@@ -9,8 +9,13 @@ import { GgufError, readGguf } from './gguf.ts';
 import { tokenizerOfGguf } from './gguf-tables.ts';
 import { FolderError } from './huggingface/json-file.ts';
 import { type Metadata, MetadataError } from './metadata.ts';
-import { identityOf, type ModelDescription, poolingOfType, requireKnownArchitecture } from './model.ts';
-import { partsOf, requirePart } from './model-parts.ts';
+import {
+  identityOf,
+  type ModelDescription,
+  partsOf,
+  poolingOfType,
+  requireKnownArchitecture,
+} from './model.ts';
 
 /** Throws ModelFileError. */
 export async function readModel(path: string): Promise<ModelDescription> {
@@ -133,5 +138,21 @@ export function asModelFileError(path: string, error: unknown): unknown {
       return new ModelFileError(77, `The model ${path} may not be read by this user.`, cause);
     default:
       return error;
+  }
+}
+
+/** Throws MetadataError unless the file says that it is part `index` (from 0) of `count`. */
+function requirePart(metadata: Metadata, index: number, count: number): void {
+  const said = metadata.optionalCount('split.count') ?? 1;
+  const saidIndex = metadata.optionalCount('split.no') ?? 0;
+  // A writer that does not split files may write a split.count of 0.
+  if (count === 1 && said <= 1 && saidIndex === 0) return;
+  if (said !== count) {
+    throw new MetadataError(
+      `split.count is ${said}, but its name says that it is part ${index + 1} of ${count}; the name of the first of 3 parts ends in -00001-of-00003.gguf`,
+    );
+  }
+  if (saidIndex !== index) {
+    throw new MetadataError(`split.no is ${saidIndex}; part ${index + 1} of ${count} has ${index}`);
   }
 }

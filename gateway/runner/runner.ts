@@ -183,7 +183,7 @@ export class GenerationError extends Error {
   constructor(
     code: GenerationErrorCode,
     message: string,
-    options: { retriable: boolean; retryAfterSec?: number; cause?: unknown },
+    options: { retriable: boolean; retryAfterSec?: number | undefined; cause?: unknown },
   ) {
     super(message, { cause: options.cause });
     this.code = code;

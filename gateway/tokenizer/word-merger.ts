@@ -30,11 +30,6 @@ export class WordMerger {
     this.#merges = merges;
   }
 
-  /** Whether a word of this many symbols is merged in one step, as by mergeNow(). */
-  isShort(length: number): boolean {
-    return length <= keptSymbols;
-  }
-
   /** Does the same as merge(), at once. */
   mergeNow(ids: Int32Array, length: number): number {
     return length <= shortSymbols ? this.#mergeShort(ids, length) : finish(this.merge(ids, length));

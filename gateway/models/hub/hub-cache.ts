@@ -14,8 +14,7 @@ import {
 } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { filesOf } from '../huggingface/folder-files.ts';
-import type { HubRepo } from './hub-file.ts';
-import { hubFolder, isInside } from './hub-folder.ts';
+import { type HubRepo, hubFolder, isInside } from './hub-file.ts';
 
 export class HubCache {
   readonly #root: string;

@@ -15,8 +15,7 @@ import { asSystemFault, PullError } from '../pull-report.ts';
 import { type Blob, type BlobOptions, fetchBlob } from './blob.ts';
 import { HubCache } from './hub-cache.ts';
 import { HubClient, TransferError } from './hub-client.ts';
-import { fileIn, type HubFile, type HubModel, parseHubName } from './hub-file.ts';
-import { hubFolder } from './hub-folder.ts';
+import { fileIn, type HubFile, type HubModel, hubFolder, parseHubName } from './hub-file.ts';
 
 export const DEFAULT_ENDPOINT = 'https://huggingface.co';
 

@@ -18,6 +18,7 @@ import {
   keyOf,
   type List,
   numberOf,
+  plain,
   Tuple,
   typeName,
   Undefined,
@@ -25,14 +26,6 @@ import {
 } from './values.ts';
 
 type Method<Self> = (self: Self, args: Arguments) => Value;
-
-/** A method without arguments. */
-function plain<Self>(name: string, method: (self: Self) => Value): Method<Self> {
-  return (self, args) => {
-    bind(name, args, []);
-    return method(self);
-  };
-}
 
 const dictMethods: ReadonlyMap<string, Method<Dict>> = new Map<string, Method<Dict>>([
   [

@@ -3,7 +3,7 @@
 import { itemsOfDict } from './attributes.ts';
 import { jsonOf } from './json.ts';
 import { negated } from './operators.ts';
-import { type Filter, plain, sequenceFilters } from './sequence-filters.ts';
+import { type Filter, sequenceFilters } from './sequence-filters.ts';
 import { capitalized, replaced } from './string-methods.ts';
 import { strip, textOf } from './text.ts';
 import {
@@ -15,6 +15,7 @@ import {
   isTrue,
   JinjaError,
   numberOf,
+  plain,
   stringOf,
   typeName,
   Undefined,

@@ -15,6 +15,7 @@ import {
   itemsOf,
   JinjaError,
   lengthOf,
+  plain,
   stringOf,
   Tuple,
   typeName,
@@ -23,14 +24,6 @@ import {
 } from './values.ts';
 
 export type Filter = (value: Value, args: Arguments) => Value;
-
-/** Makes a filter that takes no arguments. */
-export function plain(name: string, filter: (value: Value) => Value): Filter {
-  return (value, args) => {
-    bind(name, args, []);
-    return filter(value);
-  };
-}
 
 const noItem = 'there is no item in an empty sequence';
 

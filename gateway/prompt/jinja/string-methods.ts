@@ -11,6 +11,7 @@ import {
   itemsOf,
   JinjaError,
   lengthOf,
+  plain,
   stringOf,
   Tuple,
   typeName,
@@ -51,13 +52,6 @@ export const stringMethods: ReadonlyMap<string, Method> = new Map<string, Method
   ['join', join],
   ['format', formatBraces],
 ]);
-
-function plain(name: string, method: (text: string) => string | boolean): Method {
-  return (text, args) => {
-    bind(name, args, []);
-    return method(text);
-  };
-}
 
 function stripping(name: string, side: 'both' | 'start' | 'end'): Method {
   return (text, args) => {

@@ -14,13 +14,8 @@ import {
   type Value,
 } from './values.ts';
 
-/** other: the argument of a test that has one. */
-type Test = (value: Value, other: Value) => boolean;
-
-interface Entry {
-  readonly test: Test;
-  readonly numArguments: 0 | 1;
-}
+const isIterable = (value: Value): boolean =>
+  typeof value === 'string' || isList(value) || isDict(value) || value instanceof Undefined;
 
 const withoutArgument: Readonly<Record<string, (value: Value) => boolean>> = {
   defined: (value) => !(value instanceof Undefined),
@@ -34,10 +29,8 @@ const withoutArgument: Readonly<Record<string, (value: Value) => boolean>> = {
   integer: (value) => typeof value === 'bigint',
   float: (value) => typeof value === 'number',
   mapping: isDict,
-  sequence: (value) =>
-    typeof value === 'string' || isList(value) || isDict(value) || value instanceof Undefined,
-  iterable: (value) =>
-    typeof value === 'string' || isList(value) || isDict(value) || value instanceof Undefined,
+  sequence: isIterable,
+  iterable: isIterable,
   callable: (value) => value instanceof Callable,
   odd: (value) => parityOf(value) === 1n,
   even: (value) => parityOf(value) === 0n,
@@ -66,26 +59,29 @@ const comparisons: Readonly<Record<string, Comparison>> = {
   in: 'in',
 };
 
-const entries: ReadonlyMap<string, Entry> = new Map<string, Entry>([
-  ...Object.entries(withoutArgument).map(([name, test]) => [name, { test, numArguments: 0 }] as const),
-  ...Object.entries(comparisons).map(
-    ([name, operator]) =>
-      [
-        name,
-        { test: (value: Value, other: Value) => compareBy(operator, value, other), numArguments: 1 },
-      ] as const,
-  ),
-  ['sameas', { test: isSame, numArguments: 1 }],
-  ['divisibleby', { test: (value, other) => modulo(value, other) === 0n, numArguments: 1 }],
+type Test = (value: Value, other: Value) => boolean;
+
+const withArgument: Readonly<Record<string, Test>> = {
+  sameas: isSame,
+  divisibleby: (value, other) => modulo(value, other) === 0n,
+};
+
+/** By name: each test and the number of its arguments. */
+const tests: ReadonlyMap<string, readonly [Test, 0 | 1]> = new Map<string, readonly [Test, 0 | 1]>([
+  ...Object.entries(withoutArgument).map(([name, test]) => [name, [test, 0]] as const),
+  ...Object.entries(withArgument).map(([name, test]) => [name, [test, 1]] as const),
+  ...Object.entries(comparisons).map(([name, operator]) => {
+    return [name, [(value: Value, other: Value) => compareBy(operator, value, other), 1]] as const;
+  }),
 ]);
 
 /** Throws JinjaError for an unknown test or a wrong number of arguments. */
 export function passes(name: string, value: Value, args: readonly Value[]): boolean {
-  const entry = entries.get(name);
-  if (entry === undefined) throw new JinjaError(`there is no test named ${name}`);
-  if (args.length !== entry.numArguments)
-    throw new JinjaError(`the test ${name} takes ${entry.numArguments} arguments, but got ${args.length}`);
-  return entry.test(value, args[0] ?? null);
+  const [test, numArguments] = tests.get(name) ?? [];
+  if (test === undefined) throw new JinjaError(`there is no test named ${name}`);
+  if (args.length !== numArguments)
+    throw new JinjaError(`the test ${name} takes ${numArguments} arguments, but got ${args.length}`);
+  return test(value, args[0] ?? null);
 }
 
 function isSame(value: Value, other: Value): boolean {

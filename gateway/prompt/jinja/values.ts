@@ -228,3 +228,11 @@ export function bind<Name extends string>(
   }
   return Object.fromEntries(bound) as { [name in Name]: Value | undefined };
 }
+
+/** A method or filter that takes no arguments. */
+export function plain<Self>(name: string, method: (self: Self) => Value) {
+  return (self: Self, args: Arguments): Value => {
+    bind(name, args, []);
+    return method(self);
+  };
+}

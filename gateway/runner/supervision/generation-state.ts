@@ -20,14 +20,6 @@ export class GenerationState {
     for (const id of request.begun?.tokenIds ?? []) this.#emittedIds.push(id);
   }
 
-  get request(): GenerateRequest {
-    return this.#request;
-  }
-
-  get numPromptTokens(): number {
-    return this.#request.promptIds.length;
-  }
-
   get numEmitted(): number {
     return this.#emittedIds.length;
   }

@@ -33,6 +33,7 @@ export interface OpenRequestEvents {
 export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
   /** Requests are numbered in the order of their admission. */
   readonly order: number;
+  readonly request: GenerateRequest;
   readonly #state: GenerationState;
   readonly #stream: TokenStream;
   readonly #events: OpenRequestEvents;
@@ -68,6 +69,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
     events: OpenRequestEvents,
   ) {
     this.order = order;
+    this.request = request;
     this.#now = now;
     this.#admittedMs = now();
     this.#state = new GenerationState(request);
@@ -75,10 +77,6 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
     this.#numericsId = request.begun?.numericsId;
     this.#wasLost = request.begun !== undefined;
     this.#events = events;
-  }
-
-  get request(): GenerateRequest {
-    return this.#state.request;
   }
 
   get caller(): Caller {
@@ -137,7 +135,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
   }
 
   get numPromptTokens(): number {
-    return this.#state.numPromptTokens;
+    return this.request.promptIds.length;
   }
 
   /** Whether a runner has the request and computes nothing for it, because its consumer does not read. */

@@ -204,16 +204,15 @@ export class RunnerPool implements Runner {
   #notReady(message: string): GenerationError {
     const status = this.status();
     const seconds = status.retryAfterSec ?? (status.state === 'ready' ? retryAfterSec : undefined);
-    if (seconds === undefined) return new GenerationError('NOT_READY', message, { retriable: false });
-    return new GenerationError('NOT_READY', message, { retriable: true, retryAfterSec: seconds });
+    const retriable = seconds !== undefined;
+    return new GenerationError('NOT_READY', message, { retriable, retryAfterSec: seconds });
   }
 }
 
 /** While the breaker is open the error is NOT_READY with the time to wait, so that clients come back. */
-function errorOf({ reason, isRetriable, retryAfterSec: seconds }: Failing): GenerationError {
-  if (seconds === undefined)
-    return new GenerationError('INFERENCE_FAILED', reason, { retriable: isRetriable });
-  return new GenerationError('NOT_READY', reason, { retriable: isRetriable, retryAfterSec: seconds });
+function errorOf({ reason, isRetriable: retriable, retryAfterSec: seconds }: Failing): GenerationError {
+  const code = seconds === undefined ? 'INFERENCE_FAILED' : 'NOT_READY';
+  return new GenerationError(code, reason, { retriable, retryAfterSec: seconds });
 }
 
 type PoolState = Exclude<RunnerState, 'stopping'>;
