@@ -1,8 +1,10 @@
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import { routeGroups } from './api/groups.ts';
-import { refuseIdempotencyKey } from './api/idempotency.ts';
+import { keepingRoutes } from './api/jobs.ts';
 import { openApiHandler } from './api/openapi.ts';
+import { refuseIdempotencyKey } from './calls/idempotency.ts';
 import { ApiError, shown } from './errors/api-error.ts';
+import { Jobs } from './jobs/jobs.ts';
 import type { Playground } from './playground/playground.ts';
 import { pageGroup } from './playground/routes.ts';
 import { correlation } from './server/correlation.ts';
@@ -14,7 +16,9 @@ import { assignGroup, pathOf, type RouteDeps } from './server/route-group.ts';
 import { toApiError } from './server/to-api-error.ts';
 
 /** What the application needs from outside. Tests pass fakes. */
-export interface AppDeps extends Omit<RouteDeps, 'answerBudget'>, BodyLimits {
+export interface AppDeps extends Omit<RouteDeps, 'answerBudget' | 'jobs'>, BodyLimits {
+  /** Jobs without a journal by default. */
+  readonly jobs?: Jobs;
   /** The size of RouteDeps.answerBudget, in bytes. */
   readonly maxAnswerBytesInFlight: number;
   /** Who may send requests; loopbackOnly by default. */
@@ -26,7 +30,7 @@ export interface AppDeps extends Omit<RouteDeps, 'answerBudget'>, BodyLimits {
 /** Makes the HTTP application without a socket: tests call `app.request()`, `serve` lets it listen. */
 export function createApp(deps: AppDeps): Hono {
   const app = new Hono();
-  const { playground } = deps;
+  const { playground, jobs = new Jobs(deps) } = deps;
   const groups = playground === undefined ? routeGroups : [pageGroup(playground), ...routeGroups];
   const generating = groups.flatMap((group) => group.generating);
   app.use(closeUnread);
@@ -46,18 +50,18 @@ export function createApp(deps: AppDeps): Hono {
       await next();
     });
   }
-  app.use(refuseIdempotencyKey);
+  app.use(refuseIdempotencyKey(keepingRoutes));
   app.use(refuseEncoded);
   app.use(boundBodies(deps));
-  deps.metrics.showJournal(() => deps.jobs?.stats);
+  deps.metrics.showJournal(() => jobs.stats);
   const answerBudget = new ByteBudget(deps.maxAnswerBytesInFlight, 'answers');
-  const ofRoutes: RouteDeps = { ...deps, answerBudget };
+  const ofRoutes: RouteDeps = { ...deps, jobs, answerBudget };
   for (const { operations, routes } of groups) {
     for (const operation of operations) {
       const handler = operation.handler?.(ofRoutes);
       if (handler !== undefined) app.on(operation.method.toUpperCase(), pathOf(operation), handler);
     }
-    if (routes !== undefined) app.route('/', routes(ofRoutes));
+    if (routes !== undefined) app.route('/', routes());
   }
   app.get('/openapi.json', openApiHandler(groups));
   app.notFound((c) => answerError(c, nothingHere(app, c)));

@@ -119,6 +119,7 @@ const WAY = [
   'server',
   'config',
   'systemd',
+  'jobs',
   'journal',
   'generation',
   'telemetry',

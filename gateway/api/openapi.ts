@@ -157,7 +157,7 @@ function errorName({ errorSchema }: RouteGroup): string {
  * The JSON Schema of a body before its defaults are filled in. Rules that are code are missing, except what a schema's
  * meta() says of them: a body that matches may still get a 400. null means absent and is left out everywhere.
  */
-export function jsonSchemaOf(schema: z.ZodType): Record<string, unknown> {
+function jsonSchemaOf(schema: z.ZodType): Record<string, unknown> {
   const { $schema: _, ...json } = z.toJSONSchema(schema, {
     io: 'input',
     unrepresentable: 'any',
@@ -173,7 +173,7 @@ export function jsonSchemaOf(schema: z.ZodType): Record<string, unknown> {
 }
 
 /** The JSON Schema of an answer. It forbids no further members, because answers may get more. */
-export function answerSchemaOf(schema: z.ZodType): Record<string, unknown> {
+function answerSchemaOf(schema: z.ZodType): Record<string, unknown> {
   const { $schema: _, ...json } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' });
   return json as Record<string, unknown>;
 }

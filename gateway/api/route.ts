@@ -17,9 +17,10 @@ declare module 'hono' {
 /** A route that answers calls. parse: makes a call of a body, or throws a 400 that names every field at fault. */
 export function answering(parse: (body: unknown) => ParsedCall): (deps: RouteDeps) => Handler {
   return (deps) => async (c) => {
-    const parsed = parse(await readJson(c));
+    const body = await readJson(c);
+    const parsed = parse(body);
     tellIgnored(c, deps.log, parsed.ignored);
-    return answer(c, deps, parsed);
+    return answer(c, deps, parsed, body);
   };
 }
 

@@ -79,7 +79,7 @@ export function argumentsSchema(parameters: object | undefined, strict: boolean)
 }
 
 /** A copy of the schema that allows any property where an object names none, and any item where an array describes none. */
-export function describedSchema(schema: object): object {
+function describedSchema(schema: object): object {
   return opened(schema) as object;
 }
 

@@ -1,20 +1,21 @@
 import type { Context } from 'hono';
 import type { ApiError } from '../errors/api-error.ts';
-import { type MergedSink, mergeStreams, type OpenText } from '../generation/merge-streams.ts';
+import { type AbortableText, type MergedSink, mergeStreams } from '../generation/merge-streams.ts';
 import { PartialAnswers } from '../generation/text-stream.ts';
 import type { Thinking } from '../generation/thinking-parser.ts';
 import { JSON_TYPE } from '../json/json-text.ts';
 import type { Model } from '../models/model.ts';
+import { memoryOf } from '../models/model-registry.ts';
 import { type GenerateRequest, neutralSampling } from '../runner/runner.ts';
-import { senderOf } from '../server/guard/caller.ts';
+import { callersOf, senderOf } from '../server/guard/caller.ts';
 import { tellIgnored } from '../server/ignored-fields.ts';
 import { failureLog, type UsedTokens } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
-import { ResponseStream } from '../server/streams/response-stream.ts';
-import { eventStream } from '../server/streams/sse.ts';
-import { toApiError } from '../server/to-api-error.ts';
-import type { Call, EventEncoder, Facts, ParsedCall } from './call.ts';
+import { loggingSink, streamOf } from './answer-stream.ts';
+import type { Call, Facts, ParsedCall } from './call.ts';
 import { withPrompts } from './echo.ts';
+import { idempotencyOf } from './idempotency.ts';
+import { answerTwin, beginKept, JOB_HEADER, requireJournal } from './kept-answer.ts';
 import {
   type ContextLimit,
   encodePrompts,
@@ -35,7 +36,7 @@ import {
   type ThinkingPrompt,
 } from './thinking.ts';
 import { offerTools, type ToolOffer } from './tool-offer.ts';
-import { readModel, type UsableModel, useModel } from './use-model.ts';
+import { type ModelWish, readModel, type UsableModel, useModel } from './use-model.ts';
 import { WholeAnswer, whileWanted } from './whole-answer.ts';
 
 /** The way of every call: its model, its prompts, what constrains its answers, the requests to the runner, and the answer. */
@@ -50,7 +51,7 @@ const UNCONSTRAINED: TokenConstraints = {
 const NUM_SEEDS = 2n ** 64n;
 
 /** A call that can be sent to a runner. */
-export interface PreparedCall {
+interface PreparedCall {
   /** The requests, in the order of the choices: those to the first prompt come first. */
   readonly requests: readonly GenerateRequest[];
   readonly numPromptTokens: number;
@@ -58,49 +59,89 @@ export interface PreparedCall {
   readonly offer: ToolOffer | undefined;
 }
 
-/** Answers a call, whole or as a stream. */
+/** Answers a call, whole or as a stream. body: what the call was made of. */
 export async function answer(
   c: Context,
   deps: RouteDeps,
-  { call, encoding }: Pick<ParsedCall, 'call' | 'encoding'>,
+  parsed: Omit<ParsedCall, 'ignored'>,
+  body: unknown,
 ): Promise<Response> {
+  const { call, encoding, log } = parsed;
   const beginMs = deps.monotonicNow();
+  const { durable } = call;
+  if (durable) requireJournal(deps.jobs, durable);
+  const idempotency = idempotencyOf(c, body, durable);
+  const twin = idempotency && (await deps.jobs.openTwin(idempotency.key));
+  if (twin !== undefined) return answerTwin(c, deps, parsed, twin, idempotency);
+  const uuid = deps.ids.uuid();
+  const id = call.jobId ?? (durable && (encoding.jobId?.(uuid) ?? uuid));
+  const job = id === undefined ? undefined : deps.jobs.accept(callersOf(c), id, durable && { idempotency });
+  if (durable) c.header(JOB_HEADER, id);
+  else job?.wait();
   const requestId = c.get('requestId') as string | undefined;
   const { failureEvent } = encoding;
   const toldBy =
     call.isStreamed && failureEvent && ((error: ApiError): string => failureEvent(error, requestId));
-  const wish = { name: call.model, ...(toldBy ? { failureEvent: toldBy } : {}) };
+  const wish: ModelWish = {
+    name: call.model,
+    deadlineMs: call.deadlineMs,
+    signal: job?.signal,
+    onFailed: () => {
+      if (job === undefined) return;
+      deps.jobs.drop(job);
+      c.header(JOB_HEADER, undefined);
+    },
+    ...(toldBy && { failureEvent: toldBy }),
+  };
   return useModel(c, deps, wish, async (usable) => {
+    const { model, info, runner } = usable;
     const modelInMs = deps.monotonicNow() - beginMs;
-    const prepared = await prepare(c, deps, call, usable);
+    const prepared = await prepare(c, deps, call, usable, job?.signal);
     const { requests, numPromptTokens, thinking, offer } = prepared;
+    const used = c.get('used');
+    used.tokens_in = numPromptTokens;
+    if (job?.isDurable)
+      return beginKept(c, deps, job, { ...parsed, body, uuid, requestId }, usable, prepared);
+    const begunMs = deps.monotonicNow();
+    const [first] = requests;
     const facts: Facts = {
-      uuid: deps.ids.uuid(),
-      requestId,
+      ...{ uuid, requestId, modelInMs },
       createdMs: deps.now(),
-      preparedInMs: deps.monotonicNow() - beginMs,
-      modelInMs,
+      preparedInMs: begunMs - beginMs,
       now: deps.now,
-      numericsId: usable.info.numericsId,
-      tokenizer: usable.model.tokenizer,
+      elapsedMs: () => deps.monotonicNow() - begunMs,
+      vramBytes: () => memoryOf(runner.status().info).vram_bytes,
+      modelId: model.id,
+      seed: first?.sampling.seed ?? 0n,
+      numericsId: info.numericsId,
+      tokenizer: model.tokenizer,
       numPromptTokens,
       numChoices: requests.length,
       numChoicesPerPrompt: call.numChoices ?? 1,
-      maxTokensOut: usable.info.maxTokensOut ?? Number.POSITIVE_INFINITY,
+      maxTokensOut: info.maxTokensOut ?? Number.POSITIVE_INFINITY,
       beginsWithText: offer?.calls === undefined && thinking === undefined,
     };
-    const used = c.get('used');
-    used.tokens_in = numPromptTokens;
-    const begin = (sink: MergedSink): OpenText =>
+    job?.run();
+    const begin = (sink: MergedSink): AbortableText =>
       generate(call, prepared, usable, countingSink(sink, used, facts));
     if (!call.isStreamed) {
       const whole = new WholeAnswer(requests.length);
       const choices = await whileWanted(c.req.raw.signal, begin(whole), whole);
       return c.body(encoding.whole(facts, choices), 200, { 'content-type': JSON_TYPE });
     }
-    const stream =
-      failureEvent === undefined ? new ResponseStream(c, 'application/x-ndjson') : eventStream(c);
-    return stream.respond(begin(loggingSink(encoding.stream(facts, stream), failureLog(deps.log, c))));
+    const stream = streamOf(c, encoding);
+    const text = begin(
+      loggingSink(
+        encoding.stream(facts, stream),
+        log ?? { ended: () => {}, failed: failureLog(deps.log, c) },
+      ),
+    );
+    if (first !== undefined) log?.begun(first);
+    job?.signal.addEventListener('abort', () => text.abort(job.signal.reason));
+    return stream.respond(text, () => {
+      if (job !== undefined) deps.jobs.drop(job);
+      log?.over();
+    });
   });
 }
 
@@ -115,12 +156,15 @@ export async function countTokens(c: Context, deps: RouteDeps, call: Call): Prom
 }
 
 /** Throws a 400 if the model or its runner cannot do what the call asks. */
-export async function prepare(
+async function prepare(
   c: Context,
   deps: RouteDeps,
   call: Call,
   { model, info, api }: UsableModel,
+  wanted?: AbortSignal,
 ): Promise<PreparedCall> {
+  const { signal: present } = c.req.raw;
+  const signal = wanted === undefined ? present : AbortSignal.any([present, wanted]);
   const { tools, format, tokens = UNCONSTRAINED, report = {}, input } = call;
   const { topLogprobs, isEchoed = false } = report;
   const limit = { ...info, maxModelLen: Math.min(info.maxModelLen, call.maxContext ?? info.maxModelLen) };
@@ -129,7 +173,7 @@ export async function prepare(
   const offer = tools && offerTools(tools, model, format?.grammar);
   const structure = await answerStructure(format, offer, model, stopIds);
   tellIgnored(c, deps.log, ignoredHints(model, call.thinking));
-  const prompts = await promptsOf(call, model, limit, offer, c.req.raw.signal);
+  const prompts = await promptsOf(call, model, limit, offer, signal);
   const seed = call.seed ?? deps.ids.seed();
   const sampling = {
     ...neutralSampling,
@@ -151,6 +195,7 @@ export async function prepare(
       ...senderOf(c),
       api,
       ...(call.priority ? { priority: call.priority } : {}),
+      ...(call.deadlineMs === undefined ? {} : { deadlineMs: call.deadlineMs }),
       ...askedBehind(structure, prompt, call.thinking, model),
       ...(topLogprobs === undefined ? {} : { topLogprobs }),
       ...(topLogprobs === undefined || !isEchoed ? {} : { promptLogprobs: topLogprobs }),
@@ -201,11 +246,11 @@ function fieldOf(input: Call['input'], index: number): string {
 
 /** Sends the requests to the runner. */
 function generate(
-  { stop, tokens = UNCONSTRAINED, report = {}, maxTokens }: Call,
+  { stop, tokens = UNCONSTRAINED, report = {}, maxTokens, failsAtTimeLimit = false }: Call,
   { requests, thinking, offer }: PreparedCall,
   { model: { tokenizer }, runner }: UsableModel,
   sink: MergedSink,
-): OpenText {
+): AbortableText {
   const options = {
     tokenizer,
     stop,
@@ -213,7 +258,7 @@ function generate(
     thinking,
     toolCalls: offer?.calls,
     timings: report.timings,
-    partial: new PartialAnswers(),
+    partial: failsAtTimeLimit ? undefined : new PartialAnswers(),
   };
   const promptIds = requests.map((each) => each.promptIds);
   const heard = report.isEchoed
@@ -233,16 +278,5 @@ function countingSink(sink: MergedSink, used: UsedTokens, { numChoicesPerPrompt 
       sink.onPart(part, index);
     },
     onError: (thrown) => sink.onError(thrown),
-  };
-}
-
-/** The encoder as a sink. Failures are logged as they are; the client sees only what toApiError lets through. */
-function loggingSink(encoder: EventEncoder, logFailure: (thrown: unknown) => void): MergedSink {
-  return {
-    onPart: (part, index) => encoder.onPart(part, index),
-    onError: (thrown) => {
-      logFailure(thrown);
-      encoder.onFailure(toApiError(thrown));
-    },
   };
 }

@@ -1,7 +1,7 @@
 import type { ApiError } from '../errors/api-error.ts';
-import type { AnswerPart } from '../generation/text-stream.ts';
+import type { AnswerEnd, AnswerPart } from '../generation/text-stream.ts';
 import type { ChatMessage, RenderOptions } from '../prompt/chat-template.ts';
-import type { Grammar, SamplingParams } from '../runner/runner.ts';
+import type { GenerateRequest, Grammar, SamplingParams } from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { TokenConstraints } from './prompt.ts';
 import type { ThinkingWish } from './thinking.ts';
@@ -13,8 +13,8 @@ import type { FinishedChoice } from './whole-answer.ts';
  * answers. Members that a body leaves out have the same meaning in all APIs.
  */
 export interface Call {
-  /** The model's name. */
-  readonly model: string;
+  /** The model's name; undefined: the default model. */
+  readonly model?: string | undefined;
   readonly isStreamed: boolean;
   readonly input: ConversationInput | PromptInput;
   readonly tools?: ToolWish | undefined;
@@ -37,10 +37,21 @@ export interface Call {
   readonly report?: Report;
   /** The order among the calls of one caller, lower first; 0 by default. */
   readonly priority?: number;
+  /** The id that the client gave its job. The call is streamed. */
+  readonly jobId?: string;
+  /**
+   * The job goes on without its client, and the journal keeps it: its events can be read again. background: it is answered before it
+   * has ended. Such a call has one choice.
+   */
+  readonly durable?: 'durable' | 'background' | undefined;
+  /** When the client wants no answer any more, in milliseconds since 1970. */
+  readonly deadlineMs?: number | undefined;
+  /** Whether a time limit fails an answer that has begun, instead of ending it with what there is. */
+  readonly failsAtTimeLimit?: boolean;
 }
 
 /** A conversation, which the model's template renders. */
-export interface ConversationInput {
+interface ConversationInput {
   /** The field that refusals name. */
   readonly field: string;
   readonly messages: readonly ChatMessage[];
@@ -50,7 +61,7 @@ export interface ConversationInput {
 }
 
 /** Prompts that no template sees: texts or ids. */
-export interface PromptInput {
+interface PromptInput {
   /** The field that refusals name; with several prompts, their index follows. */
   readonly field: string;
   readonly prompts: readonly (string | readonly number[])[];
@@ -79,6 +90,14 @@ export interface Facts {
   readonly modelInMs: number;
   /** Milliseconds since 1970. */
   readonly now: () => number;
+  /** Milliseconds since the answer was begun. */
+  readonly elapsedMs: () => number;
+  /** The device memory in use. */
+  readonly vramBytes: () => number;
+  /** The model's name: the one in the request, or the model's own. */
+  readonly modelId: string;
+  /** Of the first choice. */
+  readonly seed: bigint;
   /** The numerics id of the runner that takes the request. */
   readonly numericsId: string;
   readonly tokenizer: Tokenizer;
@@ -103,8 +122,11 @@ export function callDigits(uuid: string): string {
 
 /** Where events are written. */
 export interface EventOutlet {
+  /** text: one event. */
   write(text: string): void;
   end(): void;
+  /** The number of the next event, if events can be read again: a client resumes behind it. */
+  readonly nextId?: number;
 }
 
 /** Writes an answer as it comes, and calls end() of its outlet after the last event. */
@@ -121,8 +143,25 @@ export interface Encoding {
   whole(facts: Facts, choices: readonly FinishedChoice[]): string;
   /** Begins a stream. */
   stream(facts: Facts, outlet: EventOutlet): EventEncoder;
-  /** The event for a failure before the answer began. Absent: streams are lines of JSON and not events. */
+  /** The event for a failure before the answer began. Absent: streams are no server-sent events. */
   readonly failureEvent?: (error: ApiError, requestId: string | undefined) => string;
+  /** What streams consist of; server-sent events by default. */
+  readonly form?: { readonly type: string; readonly encoding: 'utf8' | 'latin1' };
+  /** The id of a durable job without one of its client's; the answer's UUID by default. */
+  readonly jobId?: (uuid: string) => string;
+  /**
+   * Makes the body of an answer in the background, as it is now: onStage is called with it, and again at the end, before onEnd.
+   */
+  readonly stages?: (facts: Facts, onStage: (body: string) => void, onEnd: () => void) => EventEncoder;
+}
+
+/** The log of a call that has lines of its own. It never has content of prompt or answer. */
+export interface CallLog {
+  begun(request: GenerateRequest): void;
+  ended(end: Pick<AnswerEnd, 'reason' | 'numTokens'>): void;
+  failed(thrown: unknown): void;
+  /** Nothing more will come: the answer has ended, or its client has left. */
+  over(): void;
 }
 
 /** What an API makes of a body. */
@@ -131,4 +170,6 @@ export interface ParsedCall {
   /** The names of the fields that were sent and are ignored. */
   readonly ignored: readonly string[];
   readonly encoding: Encoding;
+  /** Absent: the call is logged as a request. */
+  readonly log?: CallLog;
 }

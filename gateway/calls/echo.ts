@@ -7,7 +7,7 @@ import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 
 /** Puts the prompt before the answer, as `echo` asks for. */
 
-export interface EchoOptions {
+interface EchoOptions {
   readonly tokenizer: Tokenizer;
   /** The prompt's ids for each choice. */
   readonly promptIds: readonly (readonly number[])[];

@@ -140,7 +140,7 @@ export async function encodePrompt(
 }
 
 /** The error for a prompt whose tokens were not counted, because there are too many in any case. */
-export function contextExceeded(field: string, leastTokens: number, info: ContextLimit): ApiError {
+function contextExceeded(field: string, leastTokens: number, info: ContextLimit): ApiError {
   return tooLong(field, `at least ${leastTokens}`, info);
 }
 

@@ -23,11 +23,11 @@ export interface UsableModel {
 
 export interface ModelWish {
   /** The name in the request; undefined: the default model. */
-  readonly name?: string;
+  readonly name?: string | undefined;
   /** Milliseconds since 1970. */
   readonly deadlineMs?: number | undefined;
   /** Aborted when the request is not to be answered any more. It is also not answered if its client leaves. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /** Called when the request could not be answered, also if a stream has told its client so. */
   readonly onFailed?: () => void;
   /**
@@ -38,7 +38,7 @@ export interface ModelWish {
 }
 
 /** A request that waits longer than this for its model gets its stream begun. */
-export const loadingNoticeMs = 1000;
+const loadingNoticeMs = 1000;
 
 /**
  * Answers a request by the model that it names. The model is not unloaded before `answer` has returned the response.
@@ -104,7 +104,6 @@ async function answerBy(
 
 /** The runner, but it takes no request that has killed gateways. */
 function refusingQuarantined(runner: Runner, { jobs }: Pick<RouteDeps, 'jobs'>): Runner {
-  if (jobs === undefined) return runner;
   return {
     generate: (request, sink) => {
       jobs.assertNotQuarantined(request);

@@ -43,7 +43,7 @@ export interface FinishedChoice extends ChoiceText {
 }
 
 /** Gathers an answer. The promise rejects with the error that ended the generation. */
-export interface Gathering<Whole> {
+interface Gathering<Whole> {
   readonly answer: Promise<Whole>;
   onError(error: unknown): void;
 }

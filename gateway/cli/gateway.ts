@@ -2,7 +2,7 @@ import { CAPABILITIES } from '../api/operator/answers.ts';
 import { answerOutside, answerUnreadable } from '../api/outside-answers.ts';
 import { type Config, NO_JOURNAL } from '../config/config.ts';
 import { BindError, ExitCode } from '../errors/exit-code.ts';
-import type { DurableJobs } from '../journal/durable-jobs.ts';
+import { Jobs } from '../jobs/jobs.ts';
 import type { Model } from '../models/model.ts';
 import { type ModelRegistry, memoryOf } from '../models/model-registry.ts';
 import { type Playground, playgroundOf } from '../playground/playground.ts';
@@ -71,7 +71,7 @@ export class Gateway {
   readonly #serving: Serving;
   readonly #crashes: CrashReports;
   readonly #callback: ReadyCallback;
-  #jobs: DurableJobs | undefined;
+  readonly #jobs: Jobs;
   #server: HttpServer | undefined;
   /** Where it listens, as clients write it. */
   #place = '';
@@ -97,6 +97,7 @@ export class Gateway {
       onCrash: (crash, model) => this.#crashes.add(crash, model),
     });
     this.models = this.#serving.models;
+    this.#jobs = new Jobs({ models: this.models, log, now });
     this.failed = Promise.race([
       this.#callback.failed.then(callbackFailure),
       // A pool manager that waits for readiness must learn that the model will never be ready.
@@ -143,7 +144,7 @@ export class Gateway {
     // New connections wait in systemd's socket for the next gateway.
     const closed =
       this.#options.passed === undefined || server === undefined ? undefined : stopAccepting(server);
-    await this.#jobs?.stop();
+    await this.#jobs.stop();
     await this.#serving.stop(drainMs);
     if (server !== undefined) await close(server, closed);
   }
@@ -151,7 +152,7 @@ export class Gateway {
   #onServed(info: RunnerInfo, model: Model): void {
     this.#options.log.info({ event: 'ready', uri: this.#place, model: model.path, ...memoryOf(info) });
     this.#options.onServed(info, model);
-    this.#jobs?.onServed();
+    this.#jobs.onServed();
     const uri = this.#config['advertise-url'] ?? this.#place;
     void this.#callback.send(readyMessage(this.#options.workerId, uri, model.id, info));
   }
@@ -162,10 +163,9 @@ export class Gateway {
     if (folder === NO_JOURNAL) return;
     const { openDefaultJournal, openJournal } = await import('./open-journal.ts');
     const { log } = this.#options;
-    this.#jobs =
-      folder === undefined
-        ? await openDefaultJournal(config, this.models, log)
-        : await openJournal(folder, config, this.models, log);
+    await (folder === undefined
+      ? openDefaultJournal(this.#jobs, config, log)
+      : openJournal(this.#jobs, folder, config, log));
   }
 
   #serverOf(app: DeferredApp, ids: Ids): HttpServer {

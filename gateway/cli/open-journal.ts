@@ -1,9 +1,8 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { Config } from '../config/config.ts';
-import { DurableJobs } from '../journal/durable-jobs.ts';
+import type { Jobs } from '../jobs/jobs.ts';
 import { Journal, type JournalBounds, type JournalOptions } from '../journal/journal.ts';
-import type { ModelRegistry } from '../models/model-registry.ts';
 import { setCallerSecret } from '../server/guard/caller.ts';
 import type { Log } from '../telemetry/log.ts';
 
@@ -22,19 +21,14 @@ function defaultFolder({ STATE_DIRECTORY, XDG_STATE_HOME }: NodeJS.ProcessEnv): 
  * Opens the journal in the state folder. If that cannot be used, for example because another gateway of this user has it, the log
  * says so and there is none: nobody asked for it.
  */
-export async function openDefaultJournal(
-  config: Config,
-  models: ModelRegistry,
-  log: Log,
-): Promise<DurableJobs | undefined> {
+export async function openDefaultJournal(jobs: Jobs, config: Config, log: Log): Promise<void> {
   const folder = defaultFolder(process.env);
   try {
-    return await openJournal(folder, config, models, log);
+    await openJournal(jobs, folder, config, log);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     const msg = `No journal is kept in ${folder}, so durable jobs are refused; --journal-dir names another folder. ${reason}`;
     log.warn({ event: 'journal_off', msg });
-    return undefined;
   }
 }
 
@@ -42,32 +36,26 @@ export async function openDefaultJournal(
  * Opens the journal in a folder and begins to resume its unfinished jobs. It must be called before requests come. Throws
  * JournalError if the folder cannot be used.
  */
-export async function openJournal(
-  folder: string,
-  config: Config,
-  models: ModelRegistry,
-  log: Log,
-): Promise<DurableJobs> {
+export async function openJournal(jobs: Jobs, folder: string, config: Config, log: Log): Promise<void> {
   const bounds: JournalBounds = {
     maxJobs: config['journal-max-jobs'] ?? defaultMaxJobs,
     maxBytes: config['journal-max-bytes'] ?? defaultMaxBytes,
     keepMs: (config['journal-keep-sec'] ?? defaultKeepSec) * 1000,
   };
-  const durable = new DurableJobs({ models, log, keepMs: bounds.keepMs, now: Date.now });
   let areRequestsComing = false;
-  await durable.begin(async () => {
+  const open = async (): Promise<Journal> => {
     const journal = await Journal.open(folder, { ...bounds, ...reportsOf(folder, log), now: Date.now });
     setCallerSecret(journal.secret, areRequestsComing);
-    const { numJobs: jobs, numBytes: bytes } = journal.stats;
+    const { numJobs, numBytes: bytes } = journal.stats;
     log.info({
       event: 'journal_opened',
-      ...{ folder, jobs, unfinished: journal.unfinished.length, bytes },
+      ...{ folder, jobs: numJobs, unfinished: journal.unfinished.length, bytes },
       ...{ max_jobs: bounds.maxJobs, max_bytes: bounds.maxBytes, keep_sec: bounds.keepMs / 1000 },
     });
     return journal;
-  });
+  };
+  await jobs.begin(open, bounds.keepMs);
   areRequestsComing = true;
-  return durable;
 }
 
 function reportsOf(folder: string, log: Log): Pick<JournalOptions, 'onFailed' | 'onDamaged' | 'onDropped'> {

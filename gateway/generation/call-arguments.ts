@@ -9,7 +9,7 @@ export type ValueKind = 'text' | 'json' | ((value: unknown) => boolean);
 /** How a parameter of a tool is written, by the names of both. */
 export type KindOf = (tool: string, parameter: string) => ValueKind;
 
-export interface ReadArguments {
+interface ReadArguments {
   /** The next piece of the arguments' JSON. */
   readonly json: string;
   /** The number of UTF-16 units of the text that have been read and need not come again. */

@@ -12,6 +12,7 @@ export interface MergedSink {
 
 /** The open text of one client's answer: one TextStream, or several that are merged. */
 export type OpenText = Pick<TextStream, 'cancel' | 'pause' | 'resume'>;
+export type AbortableText = Pick<TextStream, 'abort' | keyof OpenText>;
 
 /**
  * Runs several requests and reports their answers to one sink: what one step of the runner brings is reported in the order of
@@ -22,7 +23,7 @@ export function mergeStreams(
   requests: readonly GenerateRequest[],
   options: AnswerOptions,
   sink: MergedSink,
-): OpenText {
+): AbortableText {
   runner.assertCapacity(requests);
   const merged = new MergedStreams(sink);
   try {
@@ -39,7 +40,7 @@ interface Arrival {
   readonly part: AnswerPart;
 }
 
-class MergedStreams implements OpenText {
+class MergedStreams implements AbortableText {
   readonly #sink: MergedSink;
   readonly #streams: TextStream[] = [];
   /** Parts that the sink has not got yet: those of this turn or, during a pause, those that came before the streams stopped. */
@@ -64,6 +65,10 @@ class MergedStreams implements OpenText {
   cancel(): void {
     this.#isOver = true;
     for (const stream of this.#streams) stream.cancel();
+  }
+
+  abort(error: unknown): void {
+    for (const stream of this.#streams) stream.abort(error);
   }
 
   pause(): void {

@@ -5,7 +5,7 @@
  * has an automaton of Knuth, Morris and Pratt: the time is linear, and no unit is read twice by one automaton.
  */
 
-export interface StopResult {
+interface StopResult {
   /** Text that can be sent. It never has matched text or anything behind it. */
   readonly text: string;
   /** The stop string that matched. */

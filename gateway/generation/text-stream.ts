@@ -23,7 +23,7 @@ import { appendCalls, type CallPiece, type CallSyntax, ToolCallParser } from './
 export type EndReason = 'eos' | 'stop_sequence' | 'max_tokens' | 'time_limit';
 
 /** Text that became certain with one token. */
-export interface TextPiece {
+interface TextPiece {
   readonly text: string;
   /** The index, from 0, of the answer's token that completed the text. */
   readonly index: number;
@@ -168,7 +168,7 @@ export class TextStream implements TokenSink {
   }
 
   /** Cancels the request and reports this error to the sink, unless the answer has ended. */
-  abort(error: GenerationError): void {
+  abort(error: unknown): void {
     if (this.#isOver) return;
     this.cancel();
     this.#sink.onError(error);

@@ -12,7 +12,7 @@ export interface Thinking {
 }
 
 /** A piece of an answer, split in two. The marks and the line breaks around them are in neither part. */
-export interface ThoughtText {
+interface ThoughtText {
   readonly thought: string;
   readonly text: string;
 }

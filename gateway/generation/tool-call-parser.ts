@@ -39,7 +39,7 @@ export interface CallPiece {
   readonly arguments: string;
 }
 
-export interface ParsedText {
+interface ParsedText {
   readonly text: string;
   /** At most one piece for each call. */
   readonly calls: readonly CallPiece[];

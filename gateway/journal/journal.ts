@@ -1,11 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { type Clock, systemClock, type Timer } from '../system/clock.ts';
-import { passingReasonOf } from './disk-error.ts';
-import { JobExistsError, JournalError, JournalRefusal, JournalUnavailable } from './journal-error.ts';
+import { JournalError, JournalRefusal, JournalUnavailable, passingReasonOf } from './journal-error.ts';
 import {
   type EndRecord,
   emptyContent,
-  type JobKind,
   type JobRecord,
   packRecord,
   packStart,
@@ -30,7 +28,7 @@ export const commitMs = 50;
 /** Milliseconds between searches for jobs that are due to be forgotten. */
 export const sweepMs = 10_000;
 /** The version of the format on disk. A journal of another version is refused. */
-const FORMAT = 1;
+const FORMAT = 2;
 const SECRET_BYTES = 32;
 
 /** A piece is written again with the tokens that follow until it has this many. */
@@ -65,7 +63,6 @@ export interface JournalOptions extends JournalBounds {
 /** What is known of a kept job without reading it from the disk. */
 export interface JournalEntry {
   readonly key: string;
-  readonly kind: JobKind;
   readonly caller: string;
   readonly id: string;
   readonly createdMs: number;
@@ -172,16 +169,15 @@ export class Journal {
     };
   }
 
-  find(kind: JobKind, caller: string, id: string): JournalEntry | undefined {
-    const entry = this.#entries.get(nameOf({ kind, caller, id }));
+  find(caller: string, id: string): JournalEntry | undefined {
+    const entry = this.#entries.get(nameOf({ caller, id }));
     // A job whose record is not yet written cannot be found.
     return entry?.numBytes === 0 ? undefined : entry;
   }
 
   /** The job that the request with this Idempotency-Key began. */
-  findByKey(kind: JobKind, idempotencyKey: string): JournalEntry | undefined {
-    const isOf = (entry: Entry): boolean => entry.kind === kind && entry.idempotencyKey === idempotencyKey;
-    const found = [...this.#entries.values()].find(isOf);
+  findByKey(idempotencyKey: string): JournalEntry | undefined {
+    const found = [...this.#entries.values()].find((entry) => entry.idempotencyKey === idempotencyKey);
     return found?.numBytes === 0 ? undefined : found;
   }
 
@@ -191,25 +187,22 @@ export class Journal {
   }
 
   /**
-   * Keeps a job that starts at once. When this resolves, its record is on the disk. Throws JobExistsError or JournalRefusal.
+   * Keeps a job that starts at once. When this resolves, its record is on the disk. Its id and its key must be new. Throws
+   * JournalRefusal.
    */
   async admit(record: JobRecord): Promise<JournalEntry> {
     const name = nameOf(record);
     if (this.#isClosed)
       throw new JournalRefusal('failed', 'The server is stopping and accepts no durable jobs.');
-    if (this.#entries.has(name)) throw new JobExistsError('id', `There is already a job ${record.id}.`);
-    const idempotencyKey = record.idempotency?.key;
-    const isTwin = (each: Entry): boolean =>
-      each.kind === record.kind && each.idempotencyKey === idempotencyKey;
-    if (idempotencyKey !== undefined && [...this.#entries.values()].some(isTwin))
-      throw new JobExistsError('key', 'There is already a job of this key.');
+    if (this.#entries.has(name)) throw new Error(`The journal already has a job ${record.id}.`);
     const packed = packRecord(record);
     const reservedBytes = mostBytes(record, packed.length);
     this.#makeRoom(record.caller, reservedBytes);
-    const { kind, caller, id, createdMs } = record;
+    const { caller, id, createdMs } = record;
+    const idempotencyKey = record.idempotency?.key;
     const key = keyOf(this.#nextNumber++);
     const entry: Entry = {
-      ...{ key, kind, caller, id, createdMs, idempotencyKey, reservedBytes },
+      ...{ key, caller, id, createdMs, idempotencyKey, reservedBytes },
       ...{ endedMs: undefined, numBytes: 0 },
     };
     this.#entries.set(name, entry);
@@ -414,10 +407,10 @@ export class Journal {
       try {
         if (key.endsWith('r')) {
           const record = unpackRecord(whole(value));
-          const { kind, caller, id, createdMs } = record;
+          const { caller, id, createdMs } = record;
           const reservedBytes = mostBytes(record, numBytes);
           current = {
-            ...{ key: jobKey, kind, caller, id, createdMs, reservedBytes },
+            ...{ key: jobKey, caller, id, createdMs, reservedBytes },
             ...{ idempotencyKey: record.idempotency?.key, endedMs: undefined, numBytes: 0 },
           };
           this.#entries.set(nameOf(current), current);
@@ -481,8 +474,8 @@ export function endKey({ key }: Pick<JournalEntry, 'key'>): string {
 }
 
 /** A caller is empty or a fixed number of hexadecimal digits, so two jobs never share a name. */
-function nameOf({ kind, caller, id }: Pick<JournalEntry, 'kind' | 'caller' | 'id'>): string {
-  return `${kind} ${caller} ${id}`;
+function nameOf({ caller, id }: Pick<JournalEntry, 'caller' | 'id'>): string {
+  return `${caller} ${id}`;
 }
 
 /** The bytes that a job may grow to. recordBytes: the size of its record. */

@@ -6,9 +6,6 @@ import type { LogEnd, TokenLogContent } from './token-log.ts';
 
 /** What the journal keeps of a job, in MessagePack: the record of the request, pieces of its tokens, and its end. */
 
-/** The API whose routes the job came from. */
-export type JobKind = 'execute' | 'response';
-
 /** What a job keeps of the header Idempotency-Key and the body of the request that began it. */
 export interface Idempotency {
   /** A digest of the key and its caller: the same key of another caller is another one. */
@@ -19,10 +16,9 @@ export interface Idempotency {
 
 /** All that another process needs to continue a job and to write its events again. */
 export interface JobRecord {
-  readonly kind: JobKind;
-  /** As returned by callerOf(). A caller cannot find the jobs of others. */
+  /** As in callersOf(). A caller cannot find the jobs of others. */
   readonly caller: string;
-  /** The job's id, unique for its kind and caller. */
+  /** The job's id, unique for its caller. */
   readonly id: string;
   /** Milliseconds since 1970. */
   readonly createdMs: number;
@@ -41,8 +37,16 @@ export interface JobRecord {
   readonly endsAtTimeLimit: boolean;
   /** Absent without an Idempotency-Key. */
   readonly idempotency?: Idempotency;
-  /** What the job's API needs besides, as JSON. */
-  readonly view: string;
+  /** The route that the request came by: its API writes the events. */
+  readonly route: string;
+  /** The request's body as JSON, with a placeholder for its prompt, which no answer repeats. */
+  readonly body: string;
+  /** Of the answer alone: its ids are made from it. */
+  readonly uuid: string;
+  /** The id of the request; absent where an API has none. */
+  readonly requestId?: string;
+  /** The model's name, as the answer has it. */
+  readonly modelId: string;
 }
 
 export interface EndRecord {
@@ -131,7 +135,6 @@ const thinkingLimit = z.strictObject({
 });
 
 const jobRecord = z.strictObject({
-  kind: z.enum(['execute', 'response']),
   caller: z.string(),
   id: z.string(),
   createdMs: z.number(),
@@ -143,7 +146,11 @@ const jobRecord = z.strictObject({
   stop: z.array(z.string()),
   endsAtTimeLimit: z.boolean(),
   idempotency: z.strictObject({ key: z.string(), body: z.string() }).exactOptional(),
-  view: z.string(),
+  route: z.string(),
+  body: z.string(),
+  uuid: z.string(),
+  requestId: z.string().exactOptional(),
+  modelId: z.string(),
 });
 
 export function packRecord(record: JobRecord): Uint8Array {

@@ -42,6 +42,7 @@ const MAX_TOKENS_IN_TURN = 512;
 export class TokenLog {
   readonly #content: TokenLogContent;
   readonly #readers = new Set<Reader>();
+  #isSuspended = false;
 
   constructor(content: TokenLogContent) {
     this.#content = content;
@@ -74,8 +75,9 @@ export class TokenLog {
     this.#deliver();
   }
 
-  /** Tells all readers that the answer continues in another process. They get nothing more. */
+  /** Tells all readers, and those that come, that the answer continues in another process. They get nothing more. */
   suspend(): void {
+    this.#isSuspended = true;
     for (const reader of [...this.#readers]) reader.suspend();
   }
 
@@ -90,7 +92,7 @@ export class TokenLog {
     });
     this.#readers.add(reader);
     // The sink must not be called before this returns.
-    queueMicrotask(() => reader.deliver());
+    queueMicrotask(() => (this.#isSuspended ? reader.suspend() : reader.deliver()));
     return reader;
   }
 

@@ -1,7 +1,7 @@
 import type { Context, Handler, Hono, MiddlewareHandler } from 'hono';
 import type { z } from 'zod';
 import type { ApiError } from '../errors/api-error.ts';
-import type { DurableJobs } from '../journal/durable-jobs.ts';
+import type { Jobs } from '../jobs/jobs.ts';
 import { JSON_TYPE } from '../json/json-text.ts';
 import type { ModelRegistry } from '../models/model-registry.ts';
 import type { Pooling } from '../runner/runner.ts';
@@ -25,11 +25,7 @@ export interface RouteDeps {
   /** Whether clients may have models unloaded; false by default. */
   readonly isUnloadAllowed?: boolean;
   readonly log: Log;
-  /**
-   * Durable jobs, which outlive connections and this process. Undefined if no journal is kept; requests for jobs are then
-   * refused.
-   */
-  readonly jobs?: DurableJobs | undefined;
+  readonly jobs: Jobs;
   readonly metrics: Metrics;
   /** Crash reports of runners, the newest first. */
   readonly crashes: () => readonly CrashReport[];
@@ -82,8 +78,8 @@ export interface RouteGroup {
   /** The paths of those routes, all POST, whose requests go to the runner. */
   readonly generating: readonly string[];
   readonly operations: readonly Operation[];
-  /** The routes whose operations have no handler, because they share a state. */
-  readonly routes?: (deps: RouteDeps) => Hono;
+  /** The routes whose operations have no handler, because their paths are known only when the server starts. */
+  readonly routes?: () => Hono;
   /** The schema of the body that errorAnswer makes. */
   readonly errorSchema: z.ZodType;
   /**
@@ -170,6 +166,7 @@ export interface Events {
 }
 
 export const SSE_TYPE = 'text/event-stream';
+export const LINES_TYPE = 'application/x-ndjson';
 
 /** An answer in JSON. */
 export function json(description: string, whole: z.ZodType): Answer {
@@ -183,7 +180,7 @@ export function jsonOrEvents(description: string, whole: z.ZodType, events: Even
 
 /** An answer in JSON, or a stream of JSON lines. */
 export function jsonOrLines(description: string, whole: z.ZodType, lines: z.ZodType): Answer {
-  return { description, content: { 'application/x-ndjson': { lines }, [JSON_TYPE]: { whole } } };
+  return { description, content: { [LINES_TYPE]: { lines }, [JSON_TYPE]: { whole } } };
 }
 
 /** The route's path in Hono's notation. */

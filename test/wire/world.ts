@@ -1,6 +1,6 @@
 import type { Hono } from 'hono';
 import { packMsgpack } from '../../gateway/api/msgpack.ts';
-import { DurableJobs } from '../../gateway/journal/durable-jobs.ts';
+import { Jobs } from '../../gateway/jobs/jobs.ts';
 import type { Model } from '../../gateway/models/model.ts';
 import { ObservedRunner, TimeLimit } from '../../gateway/runner/observed-runner.ts';
 import {
@@ -50,7 +50,7 @@ export class World {
   readonly #open = new Map<GenerateRequest, boolean>();
   #numWaits = 0;
   #app: Hono | undefined;
-  #jobs: DurableJobs | undefined;
+  #jobs: Jobs | undefined;
   /** The models of the file, and of the exchange if it names another one. */
   #modelName = '';
   #inExchange: string | undefined;
@@ -72,17 +72,18 @@ export class World {
     const runner = new ObservedRunner(this.#timed(), observers, () => this.#clock.now());
     const names = of('names')?.split(' ') ?? [];
     const keys = of('keys')?.split(' ');
+    const models = oneModel(model, runner, openGate(), names);
+    const jobs = new Jobs({ models, log: createLog('silent'), now });
+    this.#jobs = jobs;
     if (of('journal') !== undefined) {
       const keepMs = 3_600_000;
-      const models = oneModel(model, runner, openGate(), names);
-      this.#jobs = new DurableJobs({ models, log: createLog('silent'), keepMs, now });
-      await this.#jobs.begin(() => openTestJournal(journalFolder(), { keepMs, now }));
+      await jobs.begin(() => openTestJournal(journalFolder(), { keepMs, now }), keepMs);
     }
     const origins = of('cors-origins')?.split(' ') ?? [];
     const { app } = testApp({
       ...{ runner, model, modelNames: names, metrics, now, clock: this.#clock, ids: this.#ids },
       monotonicNow: () => this.#clock.now(),
-      jobs: this.#jobs,
+      jobs,
       tokenLimits: {
         maxTokensIn: numberOf(of('max-tokens-in')),
         maxTokensOut: numberOf(of('max-tokens-out')),

@@ -17,14 +17,8 @@ import { calledWith, toolName } from '../tools.ts';
 
 /** The messages of Anthropic's API: blocks of text, of thinking, of tool calls and of their results. */
 
-/** Fields of a block of text. */
+/** Fields of a block of text that are not obeyed. */
 export const blockInert = { cache_control: ANYTHING, citations: NO_ITEMS } as const satisfies InertFields;
-/** Fields of a block of thinking. The signature is not checked. */
-export const thinkingInert = { cache_control: ANYTHING, signature: ANYTHING } as const satisfies InertFields;
-/** Fields of a block of a tool call; answers have them too. */
-export const callInert = { cache_control: ANYTHING, caller: ANYTHING } as const satisfies InertFields;
-/** Fields of a block with a tool's result. */
-export const resultInert = { cache_control: ANYTHING } as const satisfies InertFields;
 /** Precedes the text of a result that is an error: templates have no other place for that. */
 const ERROR = 'Error: ';
 
@@ -34,7 +28,8 @@ const textBlock = z.object({ type: z.literal('text'), text: z.string(), ...inert
 const thinkingBlock = z.object({
   type: z.literal('thinking'),
   thinking: z.string(),
-  ...inert(thinkingInert),
+  // The signature is not checked.
+  ...inert({ cache_control: ANYTHING, signature: ANYTHING }),
 });
 
 const callBlock = z.object({
@@ -42,7 +37,7 @@ const callBlock = z.object({
   id: fields.nonEmpty('id'),
   name: toolName,
   input: calledWith,
-  ...inert(callInert),
+  ...inert({ cache_control: ANYTHING, caller: ANYTHING }),
 });
 
 const resultBlock = z.object({
@@ -50,7 +45,7 @@ const resultBlock = z.object({
   tool_use_id: z.string(),
   content: textContent(blockInert).default(''),
   is_error: z.boolean().default(false),
-  ...inert(resultInert),
+  ...inert({ cache_control: ANYTHING }),
 });
 
 const TEXT_AND_CALLS = 'blocks are of the type "text", "thinking", "tool_use" or "tool_result" here';

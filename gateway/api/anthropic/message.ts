@@ -161,7 +161,7 @@ export function thinkingBlock(thinking: string, signature: string): ThinkingBloc
 }
 
 /** The signature of a thinking block, which Anthropic's clients require. Nobody checks it. */
-export function signatureOf({ uuid }: Facts): string {
+function signatureOf({ uuid }: Facts): string {
   return `sig_${uuid}`;
 }
 
@@ -174,7 +174,7 @@ const DELTA = 'event: content_block_delta\ndata: {"type":"content_block_delta","
 const DELTA_END = '}}\n\n';
 
 /** Writes the blocks of an answer as events, one after the other: each has a start, its deltas and a stop. */
-export class BlockEvents {
+class BlockEvents {
   readonly #facts: Facts;
   readonly #outlet: EventOutlet;
   #index = -1;

@@ -6,6 +6,7 @@ import { ApiError } from '../../errors/api-error.ts';
 import { memberOf } from '../../json/json-values.ts';
 import { ignoredIn, parseBody } from '../body.ts';
 import { textContent } from '../conversation.ts';
+import { durable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import {
   ANYTHING,
@@ -27,16 +28,6 @@ import { messageEncoding } from './message.ts';
 
 /** Bodies of POST /v1/messages and its count_tokens. Each field is obeyed, refused by name, or has no effect. */
 
-/** Fields of a tool. */
-export const toolInert = {
-  allowed_callers: [['direct']],
-  cache_control: ANYTHING,
-  defer_loading: NO,
-  // Arguments are streamed as they are drawn, whatever the value.
-  eager_input_streaming: EITHER,
-  input_examples: NO_ITEMS,
-} as const satisfies InertFields;
-
 const tool = z
   .object({
     type: z.literal('custom').optional(),
@@ -44,7 +35,14 @@ const tool = z
     description: z.string().optional(),
     input_schema: toolParameters,
     strict: z.boolean().default(false),
-    ...inert(toolInert),
+    ...inert({
+      allowed_callers: [['direct']],
+      cache_control: ANYTHING,
+      defer_loading: NO,
+      // Arguments are streamed as they are drawn, whatever the value.
+      eager_input_streaming: EITHER,
+      input_examples: NO_ITEMS,
+    }),
   })
   .transform(({ input_schema: parameters, ...sent }) => toolOf({ ...sent, parameters }, sent.strict));
 
@@ -81,7 +79,7 @@ const format = z
   .strictObject({ type: z.literal('json_schema'), schema: z.unknown() })
   .transform(({ schema }, ctx) => schemaGrammar(ctx, 'output_config.format.schema', schema, false));
 
-export const outputConfig = z
+const outputConfig = z
   .strictObject({
     effort: z.enum(['low', 'medium', 'high', 'xhigh', 'max']).optional(),
     format: format.optional(),
@@ -98,7 +96,7 @@ const adaptive = z.strictObject({ type: z.literal('adaptive'), display: z.litera
 const disabled = z.strictObject({ type: z.literal('disabled') });
 
 /** Without this field the message does not think, as with Anthropic. */
-export const thinkingField = z.discriminatedUnion('type', [enabled, adaptive, disabled]).optional();
+const thinkingField = z.discriminatedUnion('type', [enabled, adaptive, disabled]).optional();
 
 type ThinkingField = z.output<typeof thinkingField>;
 
@@ -130,30 +128,17 @@ export function thinkingWishOf({ thinking, output_config: { effort } }: AskedToT
 const EFFORT = 'output_config.effort';
 
 /** The fields about thinking that no model obeys: an effort for an answer without thinking. */
-export function ignoredEffort({ thinking, output_config: { effort } }: AskedToThink): string[] {
+function ignoredEffort({ thinking, output_config: { effort } }: AskedToThink): string[] {
   const isOff = thinking === undefined || thinking.type === 'disabled';
   return isOff && effort !== undefined ? [EFFORT] : [];
 }
 
 /** Fields of both routes. */
-export const promptInert = {
+const promptInert = {
   cache_control: ANYTHING,
   // Edits that change nothing.
   context_management: [{}, { edits: [] }, { edits: [{ type: 'clear_thinking_20251015', keep: 'all' }] }],
   speed: ['standard'],
-} as const satisfies InertFields;
-
-/** Fields of POST /v1/messages. */
-export const messagesInert = {
-  ...promptInert,
-  container: NOTHING,
-  diagnostics: NOTHING,
-  inference_geo: NOTHING,
-  mcp_servers: NO_ITEMS,
-  metadata: ANYTHING,
-  service_tier: ['auto', 'standard_only'],
-  user_profile_id: ANYTHING,
-  workspace_id: ANYTHING,
 } as const satisfies InertFields;
 
 const promptFields = {
@@ -171,8 +156,19 @@ export const messagesFields = {
   max_tokens: fields.integer('max_tokens', 1, MAX_TOKENS),
   stop_sequences: fields.stopSequences('stop_sequences').default([]),
   stream: z.boolean().default(false),
+  durable,
   ...samplingFields(),
-  ...inert(messagesInert),
+  ...inert({
+    ...promptInert,
+    container: NOTHING,
+    diagnostics: NOTHING,
+    inference_geo: NOTHING,
+    mcp_servers: NO_ITEMS,
+    metadata: ANYTHING,
+    service_tier: ['auto', 'standard_only'],
+    user_profile_id: ANYTHING,
+    workspace_id: ANYTHING,
+  }),
 };
 
 export const messagesSchema = z.strictObject(messagesFields).superRefine((request, ctx) => {
@@ -183,8 +179,7 @@ export const countSchema = z
   .strictObject({ ...promptFields, ...inert(promptInert) })
   .superRefine((request, ctx) => checkTools(ctx, request));
 
-export type MessagesRequest = z.output<typeof messagesSchema>;
-export type CountRequest = z.output<typeof countSchema>;
+type CountRequest = z.output<typeof countSchema>;
 
 /** Throws a 400 whose message names every field at fault. */
 export function parseMessages(body: unknown): ParsedCall {
@@ -196,6 +191,7 @@ export function parseMessages(body: unknown): ParsedCall {
     sampling: samplingOf(request),
     maxTokens: request.max_tokens,
     stop: request.stop_sequences,
+    durable: request.durable ? ('durable' as const) : undefined,
   };
   return {
     call,

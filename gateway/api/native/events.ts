@@ -1,4 +1,6 @@
-import type { AnswerEnd, AnswerPart, TextSink } from '../../generation/text-stream.ts';
+import type { EventEncoder, EventOutlet, Facts } from '../../calls/call.ts';
+import type { ApiError } from '../../errors/api-error.ts';
+import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
 import { GenerationError, type GenerationErrorCode } from '../../runner/runner.ts';
 import type { EndData, ErrorData, MetricsData, StartedData, TokenData } from './answers.ts';
 
@@ -7,9 +9,7 @@ import type { EndData, ErrorData, MetricsData, StartedData, TokenData } from './
  * one `end` or `error`, and nothing after. event-stream.ts has their two forms on the wire.
  */
 
-export type NativeErrorCode = ErrorData['code'];
-
-const ERROR_CODES: Record<GenerationErrorCode, NativeErrorCode> = {
+const ERROR_CODES: Record<GenerationErrorCode, ErrorData['code']> = {
   INVALID_REQUEST: 'INVALID_REQUEST',
   CANCELLED: 'CANCELLED',
   TIMEOUT: 'TIMEOUT',
@@ -28,89 +28,71 @@ export type NativeEvent =
   | { readonly event: 'end'; readonly data: EndData }
   | { readonly event: 'error'; readonly data: ErrorData };
 
-export interface EventOptions {
-  /** Milliseconds from the job's begin to the call. Without this function, they count from when these events began. */
-  readonly elapsedMs?: (() => number) | undefined;
+/** A form of the events on the wire, in the encoding of the stream. id: the event's number, if it has one. */
+export interface EventForm {
+  /** Encodes `token`, the most frequent event, without an object for the event. */
+  token(data: TokenData, id: number | undefined): string;
+  event(event: NativeEvent, id: number | undefined): string;
+}
+
+/** What the events need of the request. */
+export interface ExecuteOptions {
+  readonly job_id: string;
   /** Whether `token` and `end` have the tokens' ids. */
-  readonly tokenIds: boolean;
-  /** Reads the device memory for `metrics` events; undefined if none are sent. */
-  readonly vramBytes: (() => number) | undefined;
-  /** Milliseconds that never go back. */
-  readonly now: () => number;
-  /** Called with the terminal event before it is sent, and with the cause of an error. */
-  readonly onLast: (event: NativeEvent, cause?: unknown) => void;
-}
-
-/** A form of the events on the wire, in the encoding of the stream. */
-export interface EventEncoder {
-  /**
-   * Encodes `token`, the most frequent event, without an object for the event. id: the number from which a client can
-   * resume, if it can.
-   */
-  token(data: TokenData, id?: number): string;
-  event(event: NativeEvent, id?: number): string;
-}
-
-/** Where events are written. */
-export interface EventOutlet {
-  write(text: string): void;
-  end(): void;
+  readonly token_ids: boolean;
+  readonly metrics: boolean;
 }
 
 /** The least time between two `metrics` events. */
 const METRICS_INTERVAL_MS = 1000;
 
 /** Writes an answer as its events, from `started` to the terminal one. */
-export class ExecuteEvents implements TextSink {
-  readonly #seed: bigint;
-  readonly #options: EventOptions;
-  readonly #encoder: EventEncoder;
+export class ExecuteEvents implements EventEncoder {
+  readonly #facts: Facts;
+  readonly #form: EventForm;
   readonly #outlet: EventOutlet;
-  readonly #startedMs: number;
   readonly #unsaid: UnsaidIds | undefined;
   readonly #rate: TokenRate | undefined;
 
   /** Writes `started`. */
-  constructor(started: StartedData, options: EventOptions, encoder: EventEncoder, outlet: EventOutlet) {
-    this.#seed = started.seed;
-    this.#options = options;
-    this.#encoder = encoder;
+  constructor(
+    { job_id, token_ids, metrics }: ExecuteOptions,
+    facts: Facts,
+    form: EventForm,
+    outlet: EventOutlet,
+  ) {
+    this.#facts = facts;
+    this.#form = form;
     this.#outlet = outlet;
-    this.#startedMs = options.now();
-    this.#unsaid = options.tokenIds ? new UnsaidIds() : undefined;
-    this.#rate = options.vramBytes && new TokenRate(this.#startedMs);
-    this.#write({ event: 'started', data: started });
+    this.#unsaid = token_ids ? new UnsaidIds() : undefined;
+    this.#rate = metrics ? new TokenRate(facts.elapsedMs()) : undefined;
+    const { modelId: model, createdMs, seed } = facts;
+    const started_at = new Date(createdMs).toISOString();
+    this.#write({ event: 'started', data: { job_id, model, started_at, seed } });
   }
 
   onPart({ pieces, tokenIds, end }: AnswerPart): void {
     this.#unsaid?.push(tokenIds);
-    for (const { text, index } of pieces.length > 1 ? joinSameToken(pieces) : pieces)
-      this.#outlet.write(this.#encoder.token({ t: text, i: index, ...this.#idsUpTo(index) }));
+    for (const { text, index } of pieces.length > 1 ? joinSameToken(pieces) : pieces) {
+      const data = { t: text, i: index, ...this.#idsUpTo(index) };
+      this.#outlet.write(this.#form.token(data, this.#outlet.nextId));
+    }
     this.#writeMetrics(tokenIds.length, end !== undefined);
-    if (end !== undefined) this.#onEnd(end);
-  }
-
-  onError(error: unknown): void {
-    const last = nativeErrorEvent(error);
-    this.#options.onLast(last, error);
-    this.#write(last);
+    if (end === undefined) return;
+    const ids = this.#idsUpTo(end.numTokens - 1);
+    this.#write(endEvent(end, this.#facts.elapsedMs(), this.#facts.seed, ids));
     this.#outlet.end();
   }
 
-  #onEnd(end: AnswerEnd): void {
-    const ids = this.#idsUpTo(end.numTokens - 1);
-    const { elapsedMs, now } = this.#options;
-    const decodeTimeMs = elapsedMs?.() ?? now() - this.#startedMs;
-    const last = endEvent(end, decodeTimeMs, this.#seed, ids);
-    this.#options.onLast(last);
-    this.#write(last);
+  onFailure(error: ApiError): void {
+    this.#write({ event: 'error', data: errorData(error) });
     this.#outlet.end();
   }
 
   #writeMetrics(numTokens: number, isLast: boolean): void {
-    const tokensPerSec = this.#rate?.sample(numTokens, this.#options.now());
+    const tokensPerSec = this.#rate?.sample(numTokens, this.#facts.elapsedMs());
     if (tokensPerSec === undefined || isLast) return;
-    const vram_bytes = this.#options.vramBytes?.() ?? 0;
+    const vram_bytes = this.#facts.vramBytes();
     this.#write({ event: 'metrics', data: { tokens_per_sec: tokensPerSec, vram_bytes } });
   }
 
@@ -119,7 +101,7 @@ export class ExecuteEvents implements TextSink {
   }
 
   #write(event: NativeEvent): void {
-    this.#outlet.write(this.#encoder.event(event));
+    this.#outlet.write(this.#form.event(event, this.#outlet.nextId));
   }
 }
 
@@ -195,12 +177,9 @@ function endEvent(
   };
 }
 
-/** The terminal event of a job that failed with this error. */
-export function nativeErrorEvent(error: unknown): NativeEvent {
-  if (!(error instanceof GenerationError)) {
-    const message = 'Internal error in the gateway; its log has the details.';
-    return { event: 'error', data: { code: 'INFERENCE_FAILED', message, retriable: false } };
-  }
-  const { code, message, retriable } = error;
-  return { event: 'error', data: { code: ERROR_CODES[code], message, retriable } };
+/** The data of the event `error`. */
+export function errorData({ cause, status, message, retriable }: ApiError): ErrorData {
+  if (cause instanceof GenerationError) return { code: ERROR_CODES[cause.code], message, retriable };
+  if (status === 504) return { code: 'TIMEOUT', message, retriable };
+  return { code: status < 500 ? 'INVALID_REQUEST' : 'INFERENCE_FAILED', message, retriable };
 }

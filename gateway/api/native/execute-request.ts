@@ -1,11 +1,15 @@
 import type { Context } from 'hono';
 import * as z from 'zod';
+import type { Call, ParsedCall } from '../../calls/call.ts';
+import { ApiError } from '../../errors/api-error.ts';
 import { JSON_TYPE } from '../../json/json-text.ts';
 import { parseBody } from '../body.ts';
+import { checkDurable, durable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import { readBytes, readJsonText, requireMediaType } from '../json.ts';
 import { MSGPACK_TYPE, unpackMsgpack } from '../msgpack.ts';
-import { checkMinTokens, tokenConstraints } from '../sampling-fields.ts';
+import { checkMinTokens, samplingOf, tokenConstraints } from '../sampling-fields.ts';
+import { executeEncoding } from './event-stream.ts';
 
 export const MAX_PROMPT_CHARACTERS = 32_768;
 export const MAX_EXECUTE_TOKENS = 2048;
@@ -35,8 +39,7 @@ const schema = z.strictObject({
   token_ids: z.boolean().default(false),
   /** Whether the `end` event says how long each part took. */
   timings: z.boolean().default(false),
-  /** Whether the job goes on without its client and is kept in the journal. */
-  durable: z.boolean().default(false),
+  durable,
 });
 
 /** The fields of POST /execute. */
@@ -56,11 +59,7 @@ function checkRequest(
   request: Pick<ExecuteRequest, 'min_tokens' | 'max_tokens' | 'durable' | 'metrics' | 'timings'>,
   ctx: z.RefinementCtx,
 ): void {
-  for (const name of ['metrics', 'timings'] as const) {
-    if (!request.durable || !request[name]) continue;
-    const sentence = `${name} and durable exclude each other: measurements do not survive a restart of the gateway; send one of them`;
-    fields.violated(ctx, { constraint: 'exclusive' }, sentence, [name]);
-  }
+  checkDurable(ctx, request);
   const maxTokens = { name: 'max_tokens', value: request.max_tokens, fallback: MAX_EXECUTE_TOKENS };
   checkMinTokens(ctx, request.min_tokens, maxTokens);
 }
@@ -68,6 +67,54 @@ function checkRequest(
 /** Throws a 400 that lists every field at fault. */
 export function parseExecuteRequest(body: unknown): ExecuteRequest {
   return hasPromptIds(body) ? { ...parseBody(withIds, body), prompt: undefined } : parseBody(withText, body);
+}
+
+/** The same, as a call. */
+export function parseExecute(body: unknown, c: Context): ParsedCall & { readonly request: ExecuteRequest } {
+  const request = parseExecuteRequest(body);
+  const { prompt: text, prompt_ids: ids } = request;
+  const call: Call = {
+    isStreamed: true,
+    input:
+      ids === undefined
+        ? { field: 'prompt', prompts: [text ?? ''] }
+        : { field: 'prompt_ids', prompts: [ids] },
+    thinking: {},
+    sampling: samplingOf(request),
+    seed: request.seed,
+    priority: request.priority,
+    tokens: request,
+    maxTokens: request.max_tokens,
+    stop: request.stop,
+    report: { timings: request.timings },
+    jobId: request.job_id,
+    durable: request.durable ? 'durable' : undefined,
+    deadlineMs: parseDeadline(c.req.header(DEADLINE_HEADER)),
+    failsAtTimeLimit: true,
+  };
+  return { call, ignored: [], encoding: executeEncoding(c, request), request };
+}
+
+export const DEADLINE_HEADER = 'X-Deadline';
+
+/** A date and time with a zone. Without a zone, two machines would read two moments. */
+const ISO_8601 = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})$/;
+
+/**
+ * The moment after which the client wants no answer, in milliseconds since 1970; undefined without the header. Throws a
+ * 400 if it cannot be read.
+ */
+function parseDeadline(header: string | undefined): number | undefined {
+  if (header === undefined) return undefined;
+  const deadlineMs = /^\d{1,15}$/.test(header)
+    ? Number(header)
+    : ISO_8601.test(header)
+      ? Date.parse(header)
+      : Number.NaN;
+  if (!Number.isNaN(deadlineMs)) return deadlineMs;
+  const message = `${DEADLINE_HEADER} must be Unix milliseconds or an ISO 8601 time with a zone, such as 2026-01-02T03:04:05Z (got ${JSON.stringify(header)})`;
+  const fieldErrors = [{ field: DEADLINE_HEADER, constraint: 'deadline', message, value: header }];
+  throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
 }
 
 function hasPromptIds(body: unknown): boolean {

@@ -1,7 +1,7 @@
 import type { RouteGroup } from '../../server/route-group.ts';
+import { jobOperations } from '../jobs.ts';
 import { errorOfUnknownPath } from '../outside-answers.ts';
 import { nativeErrorBody, nativeErrorSchema } from './errors.ts';
-import { executeRoutes } from './execute.ts';
 import { nativeOperations } from './operations.ts';
 
 /** The native API, and every path that belongs to no other group. */
@@ -10,8 +10,7 @@ export const nativeGroup: RouteGroup = {
   paths: ['/*'],
   access: 'key',
   generating: ['/execute'],
-  operations: nativeOperations,
-  routes: executeRoutes,
+  operations: [...nativeOperations, ...jobOperations],
   errorSchema: nativeErrorSchema,
   errorAnswer: (_, error) => {
     return { body: error.code === 'not_found' ? errorOfUnknownPath(error) : nativeErrorBody(error) };

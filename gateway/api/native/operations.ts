@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { type Answer, json, type Operation, SSE_TYPE } from '../../server/route-group.ts';
+import { json, type Operation, SSE_TYPE } from '../../server/route-group.ts';
 import { MSGPACK_TYPE } from '../msgpack.ts';
 import {
   cancelledSchema,
@@ -9,10 +9,8 @@ import {
   tokenizedSchema,
 } from './answers.ts';
 import { applyTemplate, applyTemplateFields } from './apply-template.ts';
-import { DEADLINE_HEADER } from './deadline.ts';
-import { cancelSchema } from './execute.ts';
-import { executeFields } from './execute-request.ts';
-import { LAST_EVENT_HEADER } from './numbered-events.ts';
+import { cancelling, cancelSchema, executing } from './execute.ts';
+import { DEADLINE_HEADER, executeFields } from './execute-request.ts';
 import { detokenize, detokenizeSchema, tokenize, tokenizeSchema } from './tokenize.ts';
 
 const executeBody = z
@@ -21,14 +19,11 @@ const executeBody = z
 
 const EVENTS = { events: { named: executeEventSchemas } };
 
-function executeEvents(description: string): Answer {
-  return { description, content: { [SSE_TYPE]: EVENTS, [MSGPACK_TYPE]: EVENTS } };
-}
-
 export const nativeOperations: readonly Operation[] = [
   {
     method: 'post',
     path: '/execute',
+    handler: executing,
     summary: 'A prompt in, its continuation as events',
     body: executeBody,
     bodyTypes: [MSGPACK_TYPE],
@@ -37,21 +32,16 @@ export const nativeOperations: readonly Operation[] = [
         'The time after which the answer is not wanted: Unix milliseconds, or ISO 8601 with a zone.',
     },
     answers: {
-      200: executeEvents('started, any number of token and metrics, then one of end and error.'),
-    },
-  },
-  {
-    method: 'get',
-    path: '/execute/{job_id}/events',
-    summary: 'The events of a durable job, from the first one or after the last one that the client has',
-    headers: { [LAST_EVENT_HEADER]: 'The id of the last event that the client has; left out: all of them.' },
-    answers: {
-      200: executeEvents('Past and future events of the job.'),
+      200: {
+        description: 'started, any number of token and metrics, then one of end and error.',
+        content: { [SSE_TYPE]: EVENTS, [MSGPACK_TYPE]: EVENTS },
+      },
     },
   },
   {
     method: 'post',
     path: '/cancel',
+    handler: cancelling,
     summary: 'Ends a job',
     body: cancelSchema,
     bodyTypes: [MSGPACK_TYPE],

@@ -10,6 +10,7 @@ import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerEnd, AnswerPart, EndReason } from '../../generation/text-stream.ts';
 import { appendCalls, type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import { jsonText } from '../../json/json-text.ts';
+import { LINES_TYPE } from '../../server/route-group.ts';
 import { endedBy, mark } from '../answer-fields.ts';
 import {
   type AnswerEndFields,
@@ -50,6 +51,7 @@ export function answerEncoding(form: Form): Encoding {
       return jsonText(wholeAnswer(answerOf(facts), choice));
     },
     stream: (facts, outlet) => new AnswerLines(answerOf(facts), outlet),
+    form: { type: LINES_TYPE, encoding: 'utf8' },
   };
 }
 
@@ -118,7 +120,9 @@ function durations(
   Required<AnswerEndFields>,
   'total_duration' | 'load_duration' | 'prompt_eval_duration' | 'eval_duration'
 > {
-  const { total_ms = 0, prefill_ms = null, first_token_ms = null } = timings ?? {};
+  // The times of its parts are not known of an answer that is kept: all of it counts as the answer's.
+  const total_ms = timings?.total_ms ?? facts.elapsedMs();
+  const { prefill_ms = null, first_token_ms = 0 } = timings ?? {};
   const ns = (ms: number): number => Math.round(ms * NS_PER_MS);
   return {
     total_duration: ns(facts.preparedInMs + total_ms),

@@ -8,20 +8,15 @@ import {
   TOO_MANY_MESSAGES,
 } from '../conversation.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, inert, NO_ITEMS } from '../fields.ts';
+import { ANYTHING, inert, NO_ITEMS } from '../fields.ts';
 import { calledWith, toolName } from '../tools.ts';
 
 /** The messages of Ollama's API, with tool calls and their results. */
 
-/** Fields of a message. */
-export const messageInert = { images: NO_ITEMS } as const satisfies InertFields;
-/** Fields of the function in a tool call. */
-export const calledInert = { index: ANYTHING } as const satisfies InertFields;
-
 const toolCall = z.object({
   id: z.string().optional(),
   type: z.literal('function').optional(),
-  function: z.object({ name: toolName, arguments: calledWith, ...inert(calledInert) }),
+  function: z.object({ name: toolName, arguments: calledWith, ...inert({ index: ANYTHING }) }),
 });
 
 const message = z
@@ -32,7 +27,7 @@ const message = z
     tool_call_id: z.string().optional(),
     tool_name: z.string().optional(),
     thinking: z.string().optional(),
-    ...inert(messageInert),
+    ...inert({ images: NO_ITEMS }),
   })
   .superRefine(({ role, content, tool_calls = [], tool_call_id, tool_name, thinking = '' }, ctx) => {
     if (content === undefined && role !== 'assistant')

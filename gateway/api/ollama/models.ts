@@ -17,7 +17,7 @@ import type { Details, Names, Ps, Pulled, Show, Tags } from './answers.ts';
 const LATEST = ':latest';
 
 /** The name with the tag that Ollama's names always have. */
-export function tagged(name: string): string {
+function tagged(name: string): string {
   return name.slice(name.lastIndexOf('/') + 1).includes(':') ? name : name + LATEST;
 }
 
@@ -30,7 +30,7 @@ export function servedName(name: string, names: readonly string[]): string {
 }
 
 /** The model's name in a request, under either name that the field has had. */
-export const nameFields = {
+const nameFields = {
   model: fields.nonEmpty('model').optional(),
   name: fields.nonEmpty('name').optional(),
 };
@@ -38,7 +38,7 @@ export const nameFields = {
 /** In JSON Schema: at least one of the fields is required. */
 export const nameRequired = { anyOf: [{ required: ['model'] }, { required: ['name'] }] };
 
-export function namedModel(
+function namedModel(
   { model, name }: { readonly model?: string | undefined; readonly name?: string | undefined },
   ctx: Pick<z.RefinementCtx, 'addIssue'>,
 ): string {

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { ContextLimit } from '../../calls/prompt.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, inert, MAX_TOKENS, NO, ONE, ZERO } from '../fields.ts';
+import { ANYTHING, inert, MAX_TOKENS, NO, ONE, ZERO } from '../fields.ts';
 import { checkWindow, penaltyFields, samplingFields } from '../sampling-fields.ts';
 import { budget } from '../thinking-parts.ts';
 
@@ -12,30 +12,7 @@ const UNLIMITED: readonly number[] = [-1, -2];
 /** The value of seed for a random one. */
 const ANY_SEED = -1;
 
-export const optionsInert = {
-  // Prompts are never cut, so there is nothing to keep.
-  num_keep: ANYTHING,
-  // Samplers that must be off, and the parameters that those samplers would have.
-  mirostat: ZERO,
-  mirostat_eta: ANYTHING,
-  mirostat_tau: ANYTHING,
-  tfs_z: ONE,
-  typical_p: ONE,
-  penalize_newline: [true],
-  // How the model is run, which the operator decides.
-  f16_kv: ANYTHING,
-  low_vram: ANYTHING,
-  main_gpu: ANYTHING,
-  num_batch: ANYTHING,
-  num_gpu: ANYTHING,
-  num_thread: ANYTHING,
-  numa: ANYTHING,
-  use_mlock: ANYTHING,
-  use_mmap: ANYTHING,
-  vocab_only: NO,
-} as const satisfies InertFields;
-
-export const optionsFields = {
+const optionsFields = {
   ...samplingFields({ temperature: 0.8, top_k: 40, top_p: 0.9 }),
   min_p: fields.float('min_p', 0, 1).default(0),
   ...penaltyFields,
@@ -45,7 +22,28 @@ export const optionsFields = {
   /** Not Ollama's, which has none: vLLM's. */
   thinking_token_budget: budget('thinking_token_budget'),
   stop: fields.oneOrMany(fields.stopSequences('stop')).default([]),
-  ...inert(optionsInert),
+  ...inert({
+    // Prompts are never cut, so there is nothing to keep.
+    num_keep: ANYTHING,
+    // Samplers that must be off, and the parameters that those samplers would have.
+    mirostat: ZERO,
+    mirostat_eta: ANYTHING,
+    mirostat_tau: ANYTHING,
+    tfs_z: ONE,
+    typical_p: ONE,
+    penalize_newline: [true],
+    // How the model is run, which the operator decides.
+    f16_kv: ANYTHING,
+    low_vram: ANYTHING,
+    main_gpu: ANYTHING,
+    num_batch: ANYTHING,
+    num_gpu: ANYTHING,
+    num_thread: ANYTHING,
+    numa: ANYTHING,
+    use_mlock: ANYTHING,
+    use_mmap: ANYTHING,
+    vocab_only: NO,
+  }),
 };
 
 export const options = z

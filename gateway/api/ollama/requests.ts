@@ -5,6 +5,7 @@ import { isJsonObject } from '../../json/json-values.ts';
 import type { ChatMessage } from '../../prompt/chat-template.ts';
 import type { Grammar } from '../../runner/runner.ts';
 import { ignoredIn, parseBody } from '../body.ts';
+import { durable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, inert, NO, NO_ITEMS, ZERO } from '../fields.ts';
 import { ignoredWindow, samplingOf } from '../sampling-fields.ts';
@@ -27,16 +28,6 @@ export const sharedInert = {
   truncate: NO,
 } as const satisfies InertFields;
 
-export const chatInert = sharedInert;
-
-export const generateInert = {
-  ...sharedInert,
-  context: NO_ITEMS,
-  images: NO_ITEMS,
-  suffix: [''],
-  template: [''],
-} as const satisfies InertFields;
-
 export const keepAlive = z
   .union([z.string(), z.number()], 'must be a duration such as "5m", or a number of seconds')
   .optional();
@@ -57,6 +48,7 @@ const format = z
 const sharedFields = {
   model: fields.nonEmpty('model'),
   stream: z.boolean().default(true),
+  durable,
   keep_alive: keepAlive,
   format,
   options,
@@ -69,7 +61,7 @@ export const chatFields = {
   ...sharedFields,
   messages: conversation,
   tools: toolFields.tools,
-  ...inert(chatInert),
+  ...inert(sharedInert),
 };
 
 export const generateFields = {
@@ -77,7 +69,13 @@ export const generateFields = {
   prompt: z.string().default(''),
   system: z.string().default(''),
   raw: z.boolean().default(false),
-  ...inert(generateInert),
+  ...inert({
+    ...sharedInert,
+    context: NO_ITEMS,
+    images: NO_ITEMS,
+    suffix: [''],
+    template: [''],
+  }),
 };
 
 const chatSchema = z.strictObject(chatFields).superRefine((request, ctx) => {
@@ -178,6 +176,7 @@ function askedBy(
     maxContext: asked.num_ctx,
     stop: asked.stop,
     report: { timings: true },
+    durable: request.durable ? 'durable' : undefined,
   };
   return {
     call,

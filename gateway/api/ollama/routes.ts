@@ -148,14 +148,15 @@ export const ollamaGroup: RouteGroup = {
 function answering(parse: (body: unknown) => Asked): (deps: RouteDeps) => Handler {
   return (deps) => async (c) => {
     // Any media type is accepted: Ollama's own examples send none.
-    const asked = parse(await readJsonText(c));
+    const body = await readJsonText(c);
+    const asked = parse(body);
     tellIgnored(c, deps.log, asked.ignored(deps.isUnloadAllowed));
-    const model = servedName(asked.call.model, deps.models.names);
+    const model = servedName(asked.form.model, deps.models.names);
     const { form, isEmpty, isLast } = asked;
     if (isEmpty && isLast) return c.json(unload(model, deps, form));
     const answered = await (isEmpty
       ? useModel(c, deps, { name: model }, () => c.json(loadedAnswer({ ...form, now: deps.now })))
-      : answer(c, deps, { ...asked, call: { ...asked.call, model } }));
+      : answer(c, deps, { ...asked, call: { ...asked.call, model } }, body));
     // The model leaves when this answer and those of all others have ended.
     if (isLast && deps.isUnloadAllowed) findModel(model, deps).dismiss();
     return answered;

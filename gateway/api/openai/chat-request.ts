@@ -2,6 +2,7 @@ import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
 import { parseBody } from '../body.ts';
 import { chatMessages } from '../chat-message.ts';
+import { checkDurable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import { inert, refuseIgnored } from '../fields.ts';
 import { checkMinTokens } from '../sampling-fields.ts';
@@ -21,7 +22,7 @@ import { checkGrammar } from './grammar-fields.ts';
 import { chatInert } from './inert-fields.ts';
 import { checkPenalties, completionOf, ignoredByBoth, sharedCall, sharedFields } from './shared-fields.ts';
 
-export const thinkingFields = {
+const thinkingFields = {
   reasoning_effort: effort.optional(),
   /** Qwen's switch. */
   enable_thinking: z.boolean().optional(),
@@ -67,10 +68,11 @@ export const chatFields = {
 };
 
 const schema = z.strictObject(chatFields).superRefine((request, ctx) => {
-  const { logprobs, top_logprobs, max_tokens, max_completion_tokens } = request;
+  const { logprobs, top_logprobs, max_tokens, max_completion_tokens, durable, timings, n } = request;
   refuseIgnored(ctx, !logprobs && top_logprobs > 0, 'top_logprobs', 'needs logprobs to be true');
   checkGrammar(ctx, request);
   checkPenalties(ctx, request);
+  checkDurable(ctx, { durable, timings, n });
   checkTemplateFields(ctx, request);
   checkThinking(ctx, saidOfThinking(request));
   const isLimited = request.allowed_token_ids.length > 0;

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
 import { parseBody } from '../body.ts';
+import { checkDurable } from '../durable-field.ts';
 import { got } from '../field-errors.ts';
 import * as fields from '../fields.ts';
 import { inert, MAX_TOKENS, refuseIgnored, violated } from '../fields.ts';
@@ -106,6 +107,7 @@ const schema = z.strictObject(completionFields).superRefine((request, ctx) => {
   checkMinTokens(ctx, min_tokens, { name: 'max_tokens', value: max_tokens, fallback: DEFAULT_MAX_TOKENS });
   checkGrammar(ctx, request);
   checkPenalties(ctx, request);
+  checkDurable(ctx, { ...request, n: prompt.length * n });
   refuseIgnored(
     ctx,
     best_of !== undefined && n > 1,

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import type { Call } from '../../calls/call.ts';
 import { ignoredIn } from '../body.ts';
+import { durable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import { inert } from '../fields.ts';
 import {
@@ -26,6 +27,7 @@ export const sharedFields = {
   stream: z.boolean().default(false),
   /** Whether each choice says how long its parts took. */
   timings: z.boolean().default(false),
+  durable,
   stream_options: z
     .object({ include_usage: z.boolean().default(false), ...inert(streamOptionsInert) })
     .optional(),
@@ -44,14 +46,23 @@ export const sharedFields = {
   priority: fields.priority,
 };
 
-export type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
+type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
 
 /** The members of a call that both routes make alike. */
 export function sharedCall(
   request: SharedFields,
 ): Pick<
   Call,
-  'model' | 'isStreamed' | 'format' | 'sampling' | 'seed' | 'tokens' | 'stop' | 'numChoices' | 'priority'
+  | 'model'
+  | 'isStreamed'
+  | 'format'
+  | 'sampling'
+  | 'seed'
+  | 'tokens'
+  | 'stop'
+  | 'numChoices'
+  | 'durable'
+  | 'priority'
 > {
   const [field] = grammarNames(request);
   const grammar = grammarOf(request);
@@ -65,6 +76,7 @@ export function sharedCall(
     stop: request.stop,
     numChoices: request.n,
     priority: request.priority,
+    durable: request.durable ? 'durable' : undefined,
   };
 }
 

@@ -12,13 +12,6 @@ import { toolName } from '../tools.ts';
 /** Accepted fields of a message that change nothing. Clients send a response's output back with these fields. */
 export const itemInert = { id: ANYTHING, phase: ANYTHING, status: ANYTHING } as const satisfies InertFields;
 
-/** The same for a reasoning item. */
-export const reasoningInert = {
-  encrypted_content: ANYTHING,
-  id: ANYTHING,
-  status: ANYTHING,
-} as const satisfies InertFields;
-
 /** The same for a part of an item's content. */
 export const partInert = {
   annotations: ANYTHING,
@@ -26,16 +19,6 @@ export const partInert = {
   parsed: ANYTHING,
   prompt_cache_breakpoint: ANYTHING,
 } as const satisfies InertFields;
-
-/** The same for a call. SDKs add parsed_arguments. */
-export const callInert = {
-  id: ANYTHING,
-  parsed_arguments: ANYTHING,
-  status: ANYTHING,
-} as const satisfies InertFields;
-
-/** The same for the result of a call. */
-export const resultInert = { id: ANYTHING, status: ANYTHING } as const satisfies InertFields;
 
 const messageItem = z.object({
   type: z.literal('message'),
@@ -52,7 +35,7 @@ const reasoningItem = z.object({
   type: z.literal('reasoning'),
   content: textsOf('reasoning_text').optional(),
   summary: textsOf('summary_text').default([]),
-  ...inert(reasoningInert),
+  ...inert({ encrypted_content: ANYTHING, id: ANYTHING, status: ANYTHING }),
 });
 
 const callItem = z.object({
@@ -60,14 +43,15 @@ const callItem = z.object({
   call_id: fields.nonEmpty('call_id'),
   name: toolName,
   arguments: callArguments,
-  ...inert(callInert),
+  // SDKs add parsed_arguments.
+  ...inert({ id: ANYTHING, parsed_arguments: ANYTHING, status: ANYTHING }),
 });
 
 const resultItem = z.object({
   type: z.literal('function_call_output'),
   call_id: z.string(),
   output: textContent(partInert, ['input_text', 'output_text']),
-  ...inert(resultInert),
+  ...inert({ id: ANYTHING, status: ANYTHING }),
 });
 
 const MESSAGES_AND_CALLS =

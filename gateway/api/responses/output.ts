@@ -230,19 +230,15 @@ export class Output {
 /** Writes the events of one response, numbered from 0. */
 export class EventWriter {
   readonly #outlet: EventOutlet;
-  readonly #last: number;
   #sequenceNumber = 0;
 
-  /** last: the number of the last event that the client has. Events up to this number are not written. */
-  constructor(outlet: EventOutlet, last = -1) {
+  constructor(outlet: EventOutlet) {
     this.#outlet = outlet;
-    this.#last = last;
   }
 
   /** members: the other members of the event as JSON, without the braces around them. */
   write(type: ResponseEventName, members: string): void {
-    const number = this.#sequenceNumber++;
-    if (number > this.#last) this.#outlet.write(numberedEvent(type, members, number));
+    this.#outlet.write(numberedEvent(type, members, this.#sequenceNumber++));
   }
 
   end(): void {

@@ -2,6 +2,7 @@ import * as z from 'zod';
 import type { Tool } from '../../calls/tool-offer.ts';
 import type { Grammar } from '../../runner/runner.ts';
 import { ignoredIn, parseBody } from '../body.ts';
+import { durable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import {
   ANYTHING,
@@ -23,14 +24,6 @@ import { inputItems } from './input-items.ts';
 
 /** The body of POST /v1/responses. Each field is obeyed, refused by name, or accepted because it changes nothing. */
 
-/** Accepted fields of a tool that change nothing. */
-export const toolInert = {
-  allowed_callers: [['direct']],
-  defer_loading: NO,
-  // Only the client makes results, so their schema changes nothing here.
-  output_schema: ANYTHING,
-} as const satisfies InertFields;
-
 interface DescribedTool extends Tool {
   /** The tool as the response repeats it. */
   readonly described: object;
@@ -42,7 +35,12 @@ const tool = z
     ...functionFields,
     /** Undefined: strict if its schema has a strict form. */
     strict: z.boolean().optional(),
-    ...inert(toolInert),
+    ...inert({
+      allowed_callers: [['direct']],
+      defer_loading: NO,
+      // Only the client makes results, so their schema changes nothing here.
+      output_schema: ANYTHING,
+    }),
   })
   .transform(({ type, name, description, parameters: sent, strict: wanted }): DescribedTool => {
     const strictly = wanted === undefined ? strictOf(sent) : undefined;
@@ -92,7 +90,7 @@ export function describedTools({
 
 export const textInert = { verbosity: ['medium'] } as const satisfies InertFields;
 
-export interface TextFormat {
+interface TextFormat {
   /** Undefined: the answer may be any text. */
   readonly grammar: Grammar | undefined;
   /** The format as the response repeats it. */
@@ -129,7 +127,7 @@ export const textField = z
   .transform(({ format: asked }) => asked ?? PLAIN);
 
 /** The fields that say whether a response thinks, and for how long. All of the thinking is returned, never a summary. */
-export const reasoningFields = {
+const reasoningFields = {
   reasoning: z.strictObject({ effort: effort.optional(), summary: z.literal('auto').optional() }).optional(),
   /** OpenAI has no budget; these have the names that chats use. */
   ...budgetFields,
@@ -216,7 +214,8 @@ export const responsesFields = {
   stream: z.boolean().default(false),
   /** The response continues without its client, and the journal keeps it. */
   background: z.boolean().default(false),
-  /** Must have the value of background, if it is sent. */
+  durable,
+  /** Must say whether the response is kept, if it is sent. */
   store: z.boolean().optional(),
   /** An addition: OpenAI has a seed only for chats. */
   seed: fields.seed('seed').optional(),
@@ -226,13 +225,18 @@ export const responsesFields = {
 };
 
 const schema = z.strictObject(responsesFields).superRefine((request, ctx) => {
-  const { include, top_logprobs, background, store } = request;
+  const { include, top_logprobs, store } = request;
+  const isKept = request.background || request.durable;
   checkThinking(ctx, saidOfThinking(request));
   checkTools(ctx, request, include.logprobs ? ['include'] : []);
-  const isUnkept = store === true && !background;
-  refuseIgnored(ctx, isUnkept, 'store', 'needs background: nothing else is stored here');
-  const isKept = store === false && background;
-  refuseIgnored(ctx, isKept, 'store', 'must not be false with background, which is stored');
+  refuseIgnored(
+    ctx,
+    store === true && !isKept,
+    'store',
+    'needs background or durable: nothing else is stored here',
+  );
+  const isRefused = store === false && isKept;
+  refuseIgnored(ctx, isRefused, 'store', 'must not be false with background or durable, which are stored');
   const isIgnored = !include.logprobs && top_logprobs > 0;
   refuseIgnored(ctx, isIgnored, 'top_logprobs', `needs include to have "${LOGPROBS}"`);
 });

@@ -7,10 +7,8 @@ import type { ResponseEventName } from './answers.ts';
 import { EventWriter, Output } from './output.ts';
 import { endStatus, type ResponseObject } from './response.ts';
 
-export interface ResponseEventOptions {
+interface ResponseEventOptions {
   readonly tokenizer: Pick<Tokenizer, 'bytes'>;
-  /** The number of the last event that the client has; absent if it has none. */
-  readonly last?: number;
   /** Gets the JSON of the response from each event that has the whole response. */
   readonly onStage?: (response: string) => void;
 }
@@ -29,7 +27,7 @@ export class ResponseEvents implements EventEncoder {
   constructor(response: ResponseObject, options: ResponseEventOptions, outlet: EventOutlet) {
     this.#response = response;
     this.#options = options;
-    this.#writer = new EventWriter(outlet, options.last);
+    this.#writer = new EventWriter(outlet);
     const begun = response.inProgress();
     this.#stage('response.created', begun);
     this.#stage('response.in_progress', begun);

@@ -8,7 +8,7 @@ import type { OutputItem, ResponseJson, Usage } from './answers.ts';
 import type { ItemIds } from './output.ts';
 import { describedReasoning, describedTools, type ResponsesRequest } from './request.ts';
 
-export interface ResponseFacts {
+interface ResponseFacts {
   readonly request: ResponsesRequest;
   readonly tokenizer: Pick<Tokenizer, 'bytes'>;
   readonly numPromptTokens: number;
@@ -20,7 +20,10 @@ export interface ResponseFacts {
   readonly uuid: string;
   /** When it was begun, in milliseconds since 1970. */
   readonly createdMs: number;
-  readonly isKept: boolean;
+}
+
+export function responseId(uuid: string): string {
+  return `resp_${uuid}`;
 }
 
 /** The status of a response that ended without an error. */
@@ -38,7 +41,7 @@ export class ResponseObject {
   constructor(facts: ResponseFacts) {
     this.#facts = facts;
     const { uuid, createdMs } = facts;
-    this.id = `resp_${uuid}`;
+    this.id = responseId(uuid);
     this.itemIds = itemIdsOf(uuid);
     this.#createdAt = seconds(createdMs);
   }
@@ -78,7 +81,7 @@ export class ResponseObject {
       object: 'response',
       created_at: this.#createdAt,
       status,
-      background: this.#facts.isKept,
+      background: request.background,
       completed_at: null,
       error: null,
       incomplete_details: null,
@@ -90,7 +93,7 @@ export class ResponseObject {
       previous_response_id: null,
       reasoning: describedReasoning(request),
       service_tier: 'default',
-      store: this.#facts.isKept,
+      store: request.background || request.durable,
       temperature: request.temperature,
       text: { format: request.text.described, verbosity: 'medium' },
       ...describedTools(request),

@@ -1,28 +1,18 @@
-import type { Handler } from 'hono';
+import type { Context, Handler } from 'hono';
 import * as z from 'zod';
-import { answer, prepare } from '../../calls/answer.ts';
-import type { Call, Encoding, Facts } from '../../calls/call.ts';
-import { useModel } from '../../calls/use-model.ts';
-import { tellIgnored } from '../../server/ignored-fields.ts';
+import { answerStage, type OpenedAnswer, openAnswer, streamKept } from '../../calls/kept-answer.ts';
+import { ApiError, shown } from '../../errors/api-error.ts';
+import type { DurableJob } from '../../jobs/job.ts';
+import { cancelled } from '../../runner/runner.ts';
+import { callersOf } from '../../server/guard/caller.ts';
 import { json, jsonOrEvents, type Operation, type RouteDeps } from '../../server/route-group.ts';
-import { idempotencyOf } from '../idempotency.ts';
-import { readJson } from '../json.ts';
-import { requireJobs } from '../kept-jobs.ts';
-import { missing } from '../route.ts';
-import { thinkingWishOf } from '../thinking-parts.ts';
-import { toolWishOf } from '../tools.ts';
-import { deletedSchema, responseEventSchemas, responseSchema } from './answers.ts';
-import { beginBackground, cancelling, deleting, reading, responseOfTwin } from './background.ts';
-import { errorEvent, Output } from './output.ts';
-import {
-  ignoredByResponses,
-  parseResponsesRequest,
-  type ResponsesRequest,
-  responsesFields,
-  saidOfThinking,
-} from './request.ts';
-import { endStatus, ResponseObject } from './response.ts';
-import { ResponseEvents } from './response-events.ts';
+import { parseJson } from '../json.ts';
+import { answering, missing } from '../route.ts';
+import { type DeletedResponse, deletedSchema, responseEventSchemas, responseSchema } from './answers.ts';
+import { responsesFields } from './request.ts';
+import { parseResponses, RESPONSES_PATH } from './responses.ts';
+
+/** The routes of OpenAI's responses, of which the journal keeps some. */
 
 const NOT_STORED =
   'Inputs of responses are not stored here: the next request sends what was said in its own input.';
@@ -36,7 +26,7 @@ export const responseOperations: readonly Operation[] = [
     method: 'post',
     path: '/v1/responses',
     summary: 'The answer to a text or a conversation, by OpenAI’s newer API',
-    handler: responding,
+    handler: answering(parseResponses),
     body: z.strictObject(responsesFields).meta({ required: ['model', 'input'] }),
     answers: { 200: RESPONSE },
   },
@@ -74,65 +64,62 @@ export const responseOperations: readonly Operation[] = [
   ),
 ];
 
-/** OpenAI's responses, whole and streamed. The journal keeps those that continue in the background. */
-function responding(deps: RouteDeps): Handler {
+function reading(deps: RouteDeps): Handler {
   return async (c) => {
-    const body = await readJson(c);
-    const request = parseResponsesRequest(body);
-    tellIgnored(c, deps.log, ignoredByResponses(body));
-    const call = callOf(request);
-    if (request.background) requireJobs(deps, 'background');
-    const idempotency = idempotencyOf(c, body, 'background', request.background);
-    if (!request.background) return answer(c, deps, { call, encoding: encodingOf(request) });
-    const twin = idempotency && (await responseOfTwin(c, deps, request, idempotency));
-    if (twin !== undefined) return twin;
-    const wish = { name: request.model, ...(request.stream ? { failureEvent: errorEvent } : {}) };
-    return useModel(c, deps, wish, async (usable) => {
-      const {
-        requests: [generate],
-        thinking,
-      } = await prepare(c, deps, call, usable);
-      if (generate === undefined) throw new Error('A response has one choice.');
-      return beginBackground(c, deps, body, { request, generate, thinking, idempotency }, usable);
-    });
+    const opened = await open(c, deps);
+    const { isStreamed, last } = parseQuery(c.req.query());
+    return isStreamed ? streamKept(c, opened, last) : answerStage(c, opened);
   };
 }
 
-function callOf(request: ResponsesRequest): Call {
-  const { model, instructions, input, text, include } = request;
-  const { grammar } = text;
-  return {
-    model,
-    isStreamed: request.stream,
-    input: {
-      field: 'input',
-      messages: instructions === undefined ? input : [{ role: 'system', content: instructions }, ...input],
-    },
-    tools: toolWishOf(request),
-    format: grammar && { field: 'text.format', grammar },
-    thinking: thinkingWishOf(saidOfThinking(request)),
-    sampling: { temperature: request.temperature, topP: request.top_p },
-    seed: request.seed,
-    maxTokens: request.max_output_tokens,
-    stop: [],
-    priority: request.priority,
-    report: { topLogprobs: include.logprobs ? request.top_logprobs : undefined },
+function cancelling(deps: RouteDeps): Handler {
+  return async (c) => {
+    const opened = await open(c, deps);
+    await deps.jobs.cancel(callersOf(c), opened.durable.record.id, cancelled());
+    return answerStage(c, opened);
   };
 }
 
-function encodingOf(request: ResponsesRequest): Encoding {
-  const responseOf = (facts: Facts) => new ResponseObject({ ...facts, request, isKept: false });
-  return {
-    whole: (facts, [choice]) => {
-      if (choice === undefined) throw new Error('A response has one choice.');
-      const { end, ...text } = choice;
-      const response = responseOf(facts);
-      const output = new Output(response.itemIds, facts.tokenizer);
-      output.add(text, end.numCalls ?? 0);
-      output.end(endStatus(end));
-      return response.ended(output.items(endStatus(end)), end);
-    },
-    stream: (facts, outlet) => new ResponseEvents(responseOf(facts), facts, outlet),
-    failureEvent: errorEvent,
+function deleting(deps: RouteDeps): Handler {
+  return async (c) => {
+    const { id } = (await find(c, deps)).record;
+    await deps.jobs.forget(callersOf(c), id, cancelled());
+    return c.json({ id, object: 'response', deleted: true } satisfies DeletedResponse);
   };
+}
+
+async function open(c: Context, deps: RouteDeps): Promise<OpenedAnswer> {
+  return openAnswer(deps, await find(c, deps), (body) => parseResponses(parseJson(body)));
+}
+
+/** Throws a 501 if the server keeps no journal, a 404 if there is no such response. */
+async function find(c: Context, { jobs }: RouteDeps): Promise<DurableJob> {
+  if (!jobs.isKeeping) {
+    const message =
+      'Responses are not stored here, since the server keeps no journal (--journal-dir off, or its log says why): POST /v1/responses answers with all of one, and the next request sends it back in input.';
+    throw new ApiError({ status: 501, code: 'not_supported', message });
+  }
+  const id = c.req.param('id') ?? '';
+  const durable = await jobs.open(callersOf(c), id);
+  if (durable?.record.route === RESPONSES_PATH) return durable;
+  const message = `There is no response ${JSON.stringify(shown(id))} here: it was not begun with "background": true or "durable": true by this client, or its retention time is over. Others are not stored.`;
+  throw new ApiError({ status: 404, code: 'response_not_found', message, param: 'id' });
+}
+
+const QUERY = ['stream', 'starting_after', 'include_obfuscation'];
+
+/** last: the number of the last event that the client has, or -1. Throws a 400 for a parameter that cannot be obeyed. */
+function parseQuery(query: Readonly<Record<string, string>>): { isStreamed: boolean; last: number } {
+  const refuse = (name: string, message: string): ApiError =>
+    new ApiError({ status: 400, code: 'unsupported_parameter', message: `${name} ${message}`, param: name });
+  for (const name of Object.keys(query))
+    if (!QUERY.includes(name)) throw refuse(shown(name), 'is not supported; leave it out');
+  const { stream = 'false', starting_after: after, include_obfuscation: obfuscation = 'false' } = query;
+  if (stream !== 'true' && stream !== 'false') throw refuse('stream', 'must be true or false');
+  if (obfuscation !== 'false') throw refuse('include_obfuscation', 'is not supported; leave it out');
+  const isStreamed = stream === 'true';
+  if (after === undefined) return { isStreamed, last: -1 };
+  if (!/^\d{1,15}$/.test(after)) throw refuse('starting_after', 'must be the sequence_number of an event');
+  if (!isStreamed) throw refuse('starting_after', 'needs stream to be true');
+  return { isStreamed, last: Number(after) };
 }

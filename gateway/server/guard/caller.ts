@@ -53,16 +53,16 @@ export function keptDigestOf(key: string): Uint8Array {
   return createHmac('sha256', keptSecret).update(key).digest();
 }
 
-/** Identifies whose jobs a request may find: equal for all requests with the same key, different for different keys, '' without a key. */
-export function callerOf(c: Context): string {
+/**
+ * Identifies whose jobs a request may find: equal for all requests with the same key, different for different keys, '' without a
+ * key. The first name is the journal's, and the next process knows it; the other one is that of jobs which came before the journal
+ * could be opened.
+ */
+export function callersOf(c: Context): readonly string[] {
   const digest = c.get('keyDigest') as Uint8Array | undefined;
-  return digest === undefined ? '' : Buffer.from(digest).toString('hex');
-}
-
-/** Identifies the caller in the journal, for the next process too. */
-export function keptCallerOf(c: Context): string {
-  const digest = c.get('keptKeyDigest') as (() => Uint8Array) | undefined;
-  return digest === undefined ? '' : Buffer.from(digest()).toString('hex');
+  const kept = c.get('keptKeyDigest') as (() => Uint8Array) | undefined;
+  if (digest === undefined || kept === undefined) return [''];
+  return [...new Set([kept(), digest].map((each) => Buffer.from(each).toString('hex')))];
 }
 
 const EVERYBODY = new Uint8Array();

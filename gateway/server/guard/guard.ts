@@ -84,6 +84,7 @@ function answerPages(origins: Origins): MiddlewareHandler {
       'x-correlation-id',
       'x-should-retry',
       'x-runnel-ignored',
+      'x-runnel-job-id',
       'retry-after',
       'retry-after-ms',
     ],

@@ -192,7 +192,9 @@ async function ask(path: string, body: object, name = ''): Promise<Outcome> {
   );
   const frames = runner.requests.map((request) => {
     const generate = { requestId: 1, ...new GenerationState(request).toGenerate() };
-    return Buffer.from(encodeToRunner({ type: 'generate', ...generate })).toString('hex');
+    const frame = Buffer.from(encodeToRunner({ type: 'generate', ...generate })).toString('hex');
+    // By its priority the gateway decides when it sends the frame.
+    return `${request.priority ?? 0} ${frame}`;
   });
   await durable?.jobs.stop();
   return { status: response.status, frames, answer, ignored: response.headers.get('x-runnel-ignored') };

@@ -4,6 +4,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { openDefaultJournal } from '../../../gateway/cli/open-journal.ts';
 import { readConfig } from '../../../gateway/config/config.ts';
+import { Jobs } from '../../../gateway/jobs/jobs.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { oneModel } from '../../fixtures/app.ts';
 import { byteModel } from '../../fixtures/byte-model.ts';
@@ -26,7 +27,8 @@ async function opened(env: Readonly<Record<string, string>>) {
   const lines: string[] = [];
   const log = createLog('info', undefined, { write: (line) => void lines.push(line) });
   const models = oneModel(() => byteModel, new ScriptedRunner());
-  const jobs = await openDefaultJournal(readConfig(['--model', 'm.gguf'], {}), models, log);
+  const jobs = new Jobs({ models, log, now: Date.now });
+  await openDefaultJournal(jobs, readConfig(['--model', 'm.gguf'], {}), log);
   return { jobs, lines: lines.map((line) => JSON.parse(line)) };
 }
 
@@ -44,7 +46,7 @@ test('without settings the journal is in the state folder, and its bounds are in
       [line.event, line.folder, line.max_jobs, line.max_bytes, line.keep_sec],
       ['journal_opened', folder, 1024, 2 ** 26, 3600],
     );
-    await jobs?.stop();
+    await jobs.stop();
   }
 });
 
@@ -52,15 +54,15 @@ test('a second gateway, and one that may not write the state folder, run without
   const home = temporaryFolder().path;
   const first = await opened({ XDG_STATE_HOME: home });
   const second = await opened({});
-  assert.is(second.jobs, undefined);
+  assert.is(second.jobs.isKeeping, false);
   assert.is(second.lines[0].event, 'journal_off');
   assert.match(second.lines[0].msg, /durable jobs are refused.*used by another gateway/);
-  await first.jobs?.stop();
+  await first.jobs.stop();
   const file = join(home, 'file');
   mkdirSync(home, { recursive: true });
   writeFileSync(file, '');
   const third = await opened({ XDG_STATE_HOME: file });
-  assert.is(third.jobs, undefined);
+  assert.is(third.jobs.isKeeping, false);
   assert.match(third.lines[0].msg, /ENOTDIR/);
 });
 

@@ -1,7 +1,7 @@
 import { ClassicLevel } from 'classic-level';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { DurableJob } from '../../../gateway/journal/durable-job.ts';
+import { DurableJob, Job } from '../../../gateway/jobs/job.ts';
 import type { Journal } from '../../../gateway/journal/journal.ts';
 import { emptyContent } from '../../../gateway/journal/records.ts';
 import { JournalStore } from '../../../gateway/journal/store.ts';
@@ -28,7 +28,7 @@ async function beginIn(journal: Journal, id: string) {
   const entry = await journal.admit(record);
   const kept: string[] = [];
   const unread = { record, content: emptyContent(record.request), endedMs: undefined, numDeaths: 0 };
-  const job = new DurableJob(entry, unread, {
+  const job = new DurableJob(new Job(entry, {}), entry, unread, {
     now: () => 5000,
     onNews: (each) => journal.touch(each),
     onRefused: () => false,

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { ClassicLevel } from 'classic-level';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { DurableJob } from '../../../gateway/journal/durable-job.ts';
+import { DurableJob, Job } from '../../../gateway/jobs/job.ts';
 import {
   endKey,
   type Journal,
@@ -11,12 +11,7 @@ import {
   sweepMs,
   TOKENS_PER_PIECE,
 } from '../../../gateway/journal/journal.ts';
-import {
-  JobExistsError,
-  JournalError,
-  JournalRefusal,
-  JournalUnavailable,
-} from '../../../gateway/journal/journal-error.ts';
+import { JournalError, JournalRefusal, JournalUnavailable } from '../../../gateway/journal/journal-error.ts';
 import { emptyContent, type JobRecord } from '../../../gateway/journal/records.ts';
 import { JournalStore } from '../../../gateway/journal/store.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
@@ -37,7 +32,7 @@ const failure = new GenerationError('CANCELLED', 'No.', { retriable: false });
 async function beginIn(journal: Journal, record: JobRecord, endedMs = 5000): Promise<DurableJob> {
   const entry = await journal.admit(record);
   const kept = { record, content: emptyContent(record.request), endedMs: undefined, numDeaths: 0 };
-  return new DurableJob(entry, kept, {
+  return new DurableJob(new Job(entry, {}), entry, kept, {
     now: () => endedMs,
     onNews: (job) => journal.touch(job),
     onRefused: () => false,
@@ -86,9 +81,8 @@ test('the next process to open the folder reads its records; other users cannot'
   const read = await second.read(unfinished);
   assert.equal(read.content.tokenIds, [1, 2, 3]);
   assert.is(read.content.end, undefined);
-  assert.is(second.find('execute', '', 'ended'), undefined, 'it is another caller’s');
-  assert.is(second.find('response', 'cafe', 'ended'), undefined, 'it is of another kind');
-  const found = second.find('execute', 'cafe', 'ended');
+  assert.is(second.find('', 'ended'), undefined, 'it is another caller’s');
+  const found = second.find('cafe', 'ended');
   assert.ok(found);
   const whole = await second.read(found);
   assert.equal([whole.content.tokenIds, whole.endedMs], [[9], 5000]);
@@ -100,11 +94,11 @@ test('the next process to open the folder reads its records; other users cannot'
 test('an existing job is not started again, even while it is being written', async () => {
   const journal = await openTestJournal(journalFolder());
   const first = journal.admit(recordOf('a'));
-  assert.is(journal.find('execute', '', 'a'), undefined);
-  await expectRefusal(journal.admit(recordOf('a')), JobExistsError, /a/);
+  assert.is(journal.find('', 'a'), undefined);
+  await expectRefusal(journal.admit(recordOf('a')), Error, /already has a job a/);
   const entry = await first;
-  assert.is(journal.find('execute', '', 'a'), entry);
-  await expectRefusal(journal.admit(recordOf('a')), JobExistsError, /a/);
+  assert.is(journal.find('', 'a'), entry);
+  await expectRefusal(journal.admit(recordOf('a')), Error, /already has a job a/);
   await journal.forget(entry);
   await journal.admit(recordOf('a'));
 });
@@ -149,7 +143,7 @@ async function endedIn(journal: Journal, id: string, caller: string, endedMs: nu
 }
 
 const idsIn = (journal: Journal, caller: string, ids: readonly string[]): string[] =>
-  ids.filter((id) => journal.find('execute', caller, id) !== undefined);
+  ids.filter((id) => journal.find(caller, id) !== undefined);
 
 test('a full journal forgets the oldest ended job of the same caller, and no job that runs', async () => {
   const journal = await openTestJournal(journalFolder(), { maxJobs: 3, now: () => 5000 });
@@ -263,7 +257,7 @@ test('an unusable journal folder is refused with what to do', async () => {
   const store = await JournalStore.open(other);
   await store.write([{ type: 'put', key: 'meta', value: Buffer.alloc(33, 9) }]);
   await store.close();
-  await expectRefusal(openTestJournal(other), JournalError, /format 9, but this gateway reads format 1/);
+  await expectRefusal(openTestJournal(other), JournalError, /format 9, but this gateway reads format 2/);
   chmodSync(open, 0o700);
 });
 

@@ -1,12 +1,8 @@
-import { Hono } from 'hono';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { failureEventFor } from '../../../../gateway/api/native/failure-event.ts';
 import type { CacheSharing } from '../../../../gateway/config/cache-sharing.ts';
 import { AdmissionGate } from '../../../../gateway/models/admission-gate.ts';
-import { cancelled } from '../../../../gateway/runner/runner.ts';
 import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
-import { toApiError } from '../../../../gateway/server/to-api-error.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { EOS_ID } from '../../../fixtures/byte-model.ts';
 import { HandClock } from '../../../fixtures/hand-clock.ts';
@@ -97,12 +93,6 @@ test('a cancel reaches a job that waits for its model, and its id is free again'
   gate.open();
   const again = await readNativeAnswer(await post('/execute', { job_id: 'a', prompt: 'x' }));
   assert.equal([again.text, runner.requests.length], ['a', 1]);
-});
-
-test('a job that is cancelled before it has begun ends with the event CANCELLED', async () => {
-  const app = new Hono().post('/', (c) => c.text(failureEventFor(c)?.(toApiError(cancelled())) ?? 'none'));
-  const told = await (await app.request('/', { method: 'POST' })).text();
-  assert.match(told, /^event: error\ndata: \{"code":"CANCELLED",.*"retriable":false\}\n\n$/);
 });
 
 test.run();

@@ -117,7 +117,7 @@ test('another process resumes a response, including log-probabilities', async ({
   await until(
     PATIENCE_MS,
     'The tokens',
-    () => first.jobs.stats.numBytes > 0 && first.runner.requests.length === 1,
+    () => first.journal.stats.numBytes > 0 && first.runner.requests.length === 1,
   );
   const streaming = first.get(`/v1/responses/${id}?stream=true`);
   const reader = (await streaming).body?.getReader();
@@ -203,7 +203,7 @@ test('cancel keeps the partial response, and delete removes all of it', async ({
     const { error } = (await gone.json()) as { error: { code: string } };
     assert.is(error.code, 'response_not_found');
   }
-  assert.is(app.jobs.stats.numJobs, 0);
+  assert.is(app.journal.stats.numJobs, 0);
 });
 
 test('unsupported parameters of a GET are refused by name', async ({ apps }) => {

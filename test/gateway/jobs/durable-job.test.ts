@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { DurableJob } from '../../../gateway/journal/durable-job.ts';
+import { DurableJob, Job } from '../../../gateway/jobs/job.ts';
 import type { LogEnd } from '../../../gateway/journal/token-log.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { byteModel } from '../../fixtures/byte-model.ts';
@@ -20,7 +20,6 @@ async function endOf(script: readonly Act[], endsAtTimeLimit: boolean): Promise<
   const content = { tokenIds: [], logprobs: undefined, first: undefined, continuations: [], end: undefined };
   const entry = {
     key: 'k',
-    kind: 'execute',
     caller: '',
     id: 'a',
     createdMs: 0,
@@ -29,14 +28,16 @@ async function endOf(script: readonly Act[], endsAtTimeLimit: boolean): Promise<
   } as const;
   const kept = { record, content, endedMs: undefined, numDeaths: 0 };
   const ended = new Promise<DurableJob>((resolve) => {
-    const job = new DurableJob(entry, kept, {
+    const job = new Job(entry, {});
+    job.wait();
+    const durable = new DurableJob(job, entry, kept, {
       onNews: () => {},
       onRefused: () => false,
       onEnd: resolve,
       onEndKept: () => {},
       now: Date.now,
     });
-    job.begin({ runner, tokenizer: byteModel.tokenizer, vocabulary: undefined });
+    durable.begin({ runner, tokenizer: byteModel.tokenizer, vocabulary: undefined });
   });
   return (await within(PATIENCE_MS, 'The end', ended)).log.content.end;
 }

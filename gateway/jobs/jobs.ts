@@ -1,5 +1,9 @@
+import { ApiError, shown } from '../errors/api-error.ts';
 import { spellingsOf } from '../generation/spellings.ts';
 import type { Thinking, ThinkingLimitFacts } from '../generation/thinking-parser.ts';
+import type { Journal, JournalEntry, JournalStats } from '../journal/journal.ts';
+import { JournalRefusal, JournalUnavailable } from '../journal/journal-error.ts';
+import { emptyContent, type Idempotency, type JobRecord } from '../journal/records.ts';
 import type { Model } from '../models/model.ts';
 import { type ModelRegistry, UnknownModelError } from '../models/model-registry.ts';
 import {
@@ -12,12 +16,12 @@ import {
 import { Quarantine } from '../runner/supervision/quarantine.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
-import { DurableJob, type DurableJobEvents } from './durable-job.ts';
-import type { Journal, JournalEntry, JournalStats } from './journal.ts';
-import { JournalRefusal, JournalUnavailable } from './journal-error.ts';
-import { emptyContent, type JobKind, type JobRecord } from './records.ts';
+import { DurableJob, type DurableJobEvents, Job, type JobName } from './job.ts';
 
-/** Jobs that outlive their clients' connections and this process: those that run here, and those that the journal keeps. */
+/**
+ * The jobs of this process, and those that the journal keeps of it and of earlier ones. A job is here from its acceptance on, so
+ * that it can be cancelled while it waits for anything.
+ */
 
 /** Time between attempts to start a job that waits. */
 const resumeRetryMs = 500;
@@ -26,43 +30,45 @@ export const maxDeaths = 2;
 /** Time between attempts to open a journal that the disk refuses to open. */
 export const reopenMs = 10_000;
 
-export interface DurableJobsOptions {
+export interface JobsOptions {
   readonly models: ModelRegistry;
   readonly log: Log;
-  /** Same as JournalBounds.keepMs. */
-  readonly keepMs: number;
   /** Milliseconds since 1970. */
   readonly now: () => number;
   readonly clock?: Clock;
 }
 
-/** What a new job needs. */
+/** What a job needs to be kept and begun. */
 export interface JobBegin {
-  readonly record: Omit<JobRecord, 'createdMs' | 'modelFile' | 'numericsId' | 'request' | 'thinkingLimit'>;
+  readonly record: Pick<
+    JobRecord,
+    'model' | 'modelId' | 'stop' | 'endsAtTimeLimit' | 'route' | 'body' | 'uuid' | 'requestId'
+  >;
   readonly request: GenerateRequest;
   /** How its answer thinks. Required if the request limits the thinking. */
   readonly thinking?: Thinking | undefined;
   readonly model: Model;
   readonly info: RunnerInfo;
   readonly runner: Runner;
-  /** Called when the job has ended. */
-  readonly onEnd?: (job: DurableJob) => void;
 }
 
-export class DurableJobs {
+export class Jobs {
+  /** Same as JournalBounds.keepMs. Undefined if no journal is kept. */
+  #keepMs: number | undefined;
   /** Undefined until it is open. */
   #journal: Journal | undefined;
-  readonly #options: DurableJobsOptions;
+  readonly #options: JobsOptions;
   readonly #clock: Clock;
-  /** Jobs that run or whose end is not written yet, by their keys. */
-  readonly #running = new Map<string, DurableJob>();
+  /** Jobs that have not ended, or whose end the client or the journal does not have, by caller and id. */
+  readonly #live = new Map<string, Job>();
+  /** The writes of records under way. */
+  readonly #admissions = new Set<Promise<unknown>>();
   /** Requests of jobs that have killed gateways. */
   readonly #quarantine: Quarantine;
   /** Jobs that were being computed when a gateway died, and have no token since. */
   readonly #suspects = new Set<DurableJob>();
   /** The one of them that runs. There is one at a time, or each would look like the cause of the next death. */
   #suspect: DurableJob | undefined;
-  readonly #onEnd = new Map<DurableJob, (job: DurableJob) => void>();
   readonly #events: DurableJobEvents;
   /** For each job that waits to be tried again, and the journal: a function that ends its wait. */
   readonly #waiting = new Set<() => void>();
@@ -71,7 +77,7 @@ export class DurableJobs {
   readonly #stopping = new AbortController();
   #numResumed = 0;
 
-  constructor(options: DurableJobsOptions) {
+  constructor(options: JobsOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#quarantine = new Quarantine(this.#clock.now);
@@ -79,30 +85,37 @@ export class DurableJobs {
       now: options.now,
       onNews: (job) => this.#journal?.touch(job),
       onRefused: (job, error) => this.#waitsAfter(error, job),
-      onEnd: (job) => {
-        this.#onEnd.get(job)?.(job);
-        this.#onEnd.delete(job);
-        this.#suspects.delete(job);
-      },
-      onEndKept: ({ entry }) => this.#running.delete(entry.key),
+      onEnd: (job) => this.#suspects.delete(job),
+      onEndKept: ({ job }) => this.#remove(job),
     };
   }
 
-  get stats(): JournalStats & { readonly numRunning: number; readonly numResumed: number } {
-    const numRunning = [...this.#running.values()].filter(({ endedMs }) => endedMs === undefined).length;
+  /** Undefined if no journal is kept. */
+  get stats(): (JournalStats & { readonly numRunning: number; readonly numResumed: number }) | undefined {
+    if (!this.isKeeping) return undefined;
+    const numRunning = this.#durable().filter(({ endedMs }) => endedMs === undefined).length;
     const stats = this.#journal?.stats ?? { numJobs: 0, numBytes: 0, isFailed: true };
     return { ...stats, numRunning, numResumed: this.#numResumed };
   }
 
+  /** Whether durable jobs are taken. */
+  get isKeeping(): boolean {
+    return this.#keepMs !== undefined;
+  }
+
   /**
    * Opens the journal and resumes its jobs. If the disk refuses, that is tried again, and jobs are refused until it succeeds.
-   * Throws what else `open` throws.
+   * Throws what else `open` throws. keepMs: same as JournalBounds.keepMs.
    */
-  async begin(open: () => Promise<Journal>): Promise<void> {
+  async begin(open: () => Promise<Journal>, keepMs: number): Promise<void> {
+    this.#keepMs = keepMs;
     try {
       await this.#take(await open());
     } catch (error) {
-      if (!(error instanceof JournalUnavailable)) throw error;
+      if (!(error instanceof JournalUnavailable)) {
+        this.#keepMs = undefined;
+        throw error;
+      }
       const msg = `${error.message} Durable requests get 503 until it can be opened, which is tried every ${reopenMs / 1000} s.`;
       this.#options.log.error({ event: 'journal_unavailable', msg });
       void this.#beginLater(open);
@@ -139,36 +152,77 @@ export class DurableJobs {
   }
 
   /**
-   * Begins a job once its record is on the disk. Throws JobExistsError, JournalRefusal or the runner's GenerationError; the
-   * journal then keeps nothing of the job. An error that may pass makes the job wait.
+   * Takes a job, which is here until drop(), or until the journal has its end. callers: the names of its caller, of which the first
+   * one is kept. Throws a 409 if this caller's id is taken.
    */
-  async start({ record, request, thinking, model, info, runner, onEnd }: JobBegin): Promise<DurableJob> {
+  accept(
+    callers: readonly string[],
+    id: string,
+    durable?: { readonly idempotency?: Idempotency | undefined },
+  ): Job {
+    const [caller = ''] = callers;
+    const key = durable?.idempotency?.key;
+    if (
+      key !== undefined &&
+      (this.#withKey(key) !== undefined || this.#opened().findByKey(key) !== undefined)
+    )
+      throw keyInUse();
+    const isKept = durable !== undefined && this.#entryOf(callers, id) !== undefined;
+    if (isKept || this.#liveOf(callers, id) !== undefined) throw jobIdInUse(id);
+    const job = new Job({ caller, id }, durable);
+    this.#live.set(nameOf(job), job);
+    return job;
+  }
+
+  /** Takes back a job that the journal does not have. */
+  drop(job: Job): void {
+    job.drop();
+    if (job.durable === undefined) this.#remove(job);
+  }
+
+  #remove(job: Job): void {
+    if (this.#live.get(nameOf(job)) === job) this.#live.delete(nameOf(job));
+  }
+
+  /** Writes the job's record and begins it. Throws JournalRefusal or the runner's GenerationError if the journal does not keep it. */
+  keep(job: Job, begin: JobBegin): Promise<DurableJob> {
+    const admission = this.#keep(job, begin);
+    this.#admissions.add(admission);
+    return admission.finally(() => this.#admissions.delete(admission));
+  }
+
+  async #keep(job: Job, { record, request, thinking, model, info, runner }: JobBegin): Promise<DurableJob> {
+    job.signal.throwIfAborted();
     runner.assertCapacity([request]);
     const { vocabulary, begun: _none, thinkingLimit, ...asked } = request;
+    const { caller, id, idempotency } = job;
     const whole: JobRecord = {
       ...record,
-      createdMs: this.#options.now(),
-      modelFile: model.file,
-      numericsId: info.numericsId,
+      ...{ caller, id, createdMs: this.#options.now(), modelFile: model.file, numericsId: info.numericsId },
       request: asked,
-      ...(thinkingLimit === undefined ? {} : { thinkingLimit: factsOf(thinkingLimit, thinking) }),
+      ...(thinkingLimit && { thinkingLimit: factsOf(thinkingLimit, thinking) }),
+      ...(idempotency && { idempotency }),
     };
     const journal = this.#opened();
     const entry = await journal.admit(whole);
     const kept = { record: whole, content: emptyContent(asked), endedMs: undefined, numDeaths: 0 };
-    const job = new DurableJob(entry, kept, this.#events);
-    try {
-      job.begin({ runner, tokenizer: model.tokenizer, vocabulary });
-    } catch (error) {
-      if (!(error instanceof GenerationError) || !this.#waitsAfter(error, job)) {
-        await journal.forget(entry);
-        throw error;
+    const durable = new DurableJob(job, entry, kept, this.#events);
+    if (job.state === 'left') durable.suspend();
+    else if (job.isOver) durable.fail(generationErrorOf(job.signal.reason));
+    else {
+      job.wait();
+      try {
+        durable.begin({ runner, tokenizer: model.tokenizer, vocabulary });
+      } catch (error) {
+        if (!(error instanceof GenerationError) || !this.#waitsAfter(error, durable)) {
+          await journal.forget(entry);
+          throw error;
+        }
+        durable.noteStop();
       }
-      job.noteStop();
     }
-    this.#running.set(entry.key, job);
-    if (onEnd !== undefined) this.#onEnd.set(job, onEnd);
-    return job;
+    job.keptAs(durable);
+    return durable;
   }
 
   /** Throws for the request of a job that has killed gateways, whichever API it comes by. */
@@ -176,34 +230,77 @@ export class DurableJobs {
     if (this.#quarantine.has(request)) throw killedGateways();
   }
 
-  find(kind: JobKind, caller: string, id: string): JournalEntry | undefined {
-    return this.#opened().find(kind, caller, id);
+  /** The job that a request with this key began. Throws a 409 while that request's job is not kept yet. */
+  async openTwin(idempotencyKey: string): Promise<DurableJob | undefined> {
+    const live = this.#withKey(idempotencyKey);
+    if (live !== undefined && live.durable === undefined) throw keyInUse();
+    if (live !== undefined) return live.durable;
+    const entry = this.#opened().findByKey(idempotencyKey);
+    return entry && this.#read(entry);
   }
 
-  findByKey(kind: JobKind, idempotencyKey: string): JournalEntry | undefined {
-    return this.#opened().findByKey(kind, idempotencyKey);
+  #withKey(idempotencyKey: string): Job | undefined {
+    return [...this.#live.values()].find(({ idempotency }) => idempotency?.key === idempotencyKey);
   }
 
-  /** Returns the job, either the running one or one read from the journal. Throws if the journal's data cannot be read. */
-  async open(entry: JournalEntry): Promise<DurableJob> {
-    const running = this.#running.get(entry.key);
-    if (running !== undefined) return running;
+  /**
+   * The durable job, once the journal has it: one of this process, or one that is read. Undefined if this caller has none with this
+   * id. Throws if the journal's data cannot be read.
+   */
+  async open(callers: readonly string[], id: string): Promise<DurableJob | undefined> {
+    const live = this.#liveOf(callers, id);
+    if (live?.isDurable) await live.settled;
+    if (live?.durable !== undefined) return live.durable;
+    const entry = this.#entryOf(callers, id);
+    return entry && this.#read(entry);
+  }
+
+  async #read(entry: JournalEntry): Promise<DurableJob> {
     const kept = await this.#opened().read(entry);
     // The job may have been resumed during the read.
-    return this.#running.get(entry.key) ?? new DurableJob(entry, kept, this.#events);
+    const durable = this.#live.get(nameOf(entry))?.durable;
+    if (durable?.entry.key === entry.key) return durable;
+    const job = new Job(entry, {});
+    job.end();
+    return new DurableJob(job, entry, kept, this.#events);
   }
 
-  /** Ends the job with this error if it runs. Resolves when the end is written. */
-  async cancel(entry: JournalEntry, error: GenerationError): Promise<void> {
-    this.#running.get(entry.key)?.fail(error);
+  /** Ends the job with this error unless it has ended. Resolves when the journal has the end, if it is to keep the job. */
+  async cancel(callers: readonly string[], id: string, error: GenerationError): Promise<void> {
+    const live = this.#liveOf(callers, id);
+    if (live?.durable === undefined) live?.end(error);
+    else live.durable.fail(error);
+    // The journal, which cannot always be asked, knows nothing of a plain job.
+    if (!this.isKeeping || live?.isDurable === false) return;
+    await live?.settled;
     await this.#opened().flush();
   }
 
-  /** Ends the job if it runs, and deletes it from the journal. */
-  async forget(entry: JournalEntry, error: GenerationError): Promise<void> {
-    this.#running.get(entry.key)?.fail(error);
-    this.#running.delete(entry.key);
+  /** Ends the job if it runs, and deletes it from the journal. Returns false if this caller has no durable job with this id. */
+  async forget(callers: readonly string[], id: string, error: GenerationError): Promise<boolean> {
+    const live = this.#liveOf(callers, id);
+    if (live?.isDurable) await this.cancel(callers, id, error);
+    const entry = live?.durable?.entry ?? this.#entryOf(callers, id);
+    if (entry === undefined) return live?.isDurable === true;
+    if (live?.isDurable) this.#remove(live);
     await this.#opened().forget(entry);
+    return true;
+  }
+
+  #liveOf(callers: readonly string[], id: string): Job | undefined {
+    for (const caller of callers) {
+      const found = this.#live.get(nameOf({ caller, id }));
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+
+  #entryOf([caller = '']: readonly string[], id: string): JournalEntry | undefined {
+    return this.isKeeping ? this.#opened().find(caller, id) : undefined;
+  }
+
+  #durable(): DurableJob[] {
+    return [...this.#live.values()].flatMap(({ durable }) => durable ?? []);
   }
 
   /** Resumes the jobs of an earlier process, each as soon as its model takes requests. */
@@ -213,8 +310,11 @@ export class DurableJobs {
     const jobs: DurableJob[] = [];
     for (const entry of unfinished) {
       try {
-        const job = new DurableJob(entry, await journal.read(entry), this.#events);
-        this.#running.set(entry.key, job);
+        const live = new Job(entry, {});
+        const job = new DurableJob(live, entry, await journal.read(entry), this.#events);
+        live.wait();
+        live.keptAs(job);
+        this.#live.set(nameOf(live), live);
         if (job.numDeaths > 0) this.#suspects.add(job);
         jobs.push(job);
       } catch (error) {
@@ -247,7 +347,10 @@ export class DurableJobs {
   async stop(): Promise<void> {
     this.#stopping.abort();
     this.onServed();
-    for (const job of this.#running.values()) job.suspend();
+    const leaving = new JournalRefusal('failed', 'The server is stopping and accepts no durable jobs.');
+    for (const job of this.#live.values()) if (job.isDurable && job.state === 'accepted') job.leave(leaving);
+    await Promise.allSettled(this.#admissions);
+    for (const job of this.#durable()) job.suspend();
     await this.#journal?.close();
   }
 
@@ -261,9 +364,10 @@ export class DurableJobs {
   }
 
   async #resume(job: DurableJob): Promise<void> {
-    const { keepMs, log, now } = this.#options;
+    const { log, now } = this.#options;
+    const keepMs = this.#keepMs ?? 0;
     const { createdMs, id } = job.record;
-    while (!job.isOver) {
+    while (!job.job.isOver) {
       if (createdMs + keepMs <= now()) return this.#lose(job, givenUp(keepMs));
       const numCalls = this.#numCalls;
       try {
@@ -274,7 +378,7 @@ export class DurableJobs {
         }
       } catch (error) {
         // Whoever ended the job has also ended its wait.
-        if (job.isOver) return;
+        if (job.job.isOver) return;
         const failure = error instanceof GenerationError ? error : unforeseen(error);
         if (!this.#mayPass(failure, job, PASSES_WHILE_WAITING)) return this.#lose(job, failure);
       }
@@ -304,7 +408,7 @@ export class DurableJobs {
   /** Returns false if the model takes no requests now, if suspects come first, or if the job is over. */
   async #begin(job: DurableJob): Promise<boolean> {
     const { model: name, request } = job.record;
-    const waiter = { deadlineMs: request.deadlineMs, signal: job.over };
+    const waiter = { deadlineMs: request.deadlineMs, signal: job.job.signal };
     const { served, release } = await this.#options.models.acquire(name, waiter);
     try {
       const { model, runner } = served;
@@ -317,7 +421,7 @@ export class DurableJobs {
       job.noteStart();
       await this.#journal?.flush();
       // It may have been cancelled or suspended during the waits.
-      if (job.isOver) return false;
+      if (job.job.isOver) return false;
       try {
         job.begin({ runner, tokenizer: model.tokenizer, vocabulary });
       } catch (error) {
@@ -382,6 +486,28 @@ function requireSame(what: 'model' | 'numerics of the runner', before: string, n
   if (before === now) return;
   const message = `The ${what} changed after this job began, from ${before} to ${now}, so the job cannot be continued; send the request again.`;
   throw new GenerationError('INFERENCE_FAILED', message, { retriable: true });
+}
+
+/** The error that ended a job before the journal had it. */
+function generationErrorOf(reason: unknown): GenerationError {
+  return reason instanceof GenerationError ? reason : unforeseen(reason);
+}
+
+function jobIdInUse(id: string): ApiError {
+  const message = `job_id ${JSON.stringify(shown(id))} is in use by a running job, or by a durable one that is kept; wait for its end or choose another`;
+  return new ApiError({ status: 409, code: 'job_id_in_use', message, param: 'job_id' });
+}
+
+/** For a request whose twin is being begun. */
+function keyInUse(): ApiError {
+  const message = 'A request with this Idempotency-Key is being begun; send it again in a moment.';
+  const options = { status: 409, code: 'idempotency_key_in_use', message, param: 'Idempotency-Key' } as const;
+  return new ApiError({ ...options, retriable: true, retryAfterSec: 1 });
+}
+
+/** A caller is hexadecimal digits or empty, so no two pairs make the same name. */
+function nameOf({ caller, id }: JobName): string {
+  return `${caller} ${id}`;
 }
 
 function killedGateways(): GenerationError {

@@ -1,15 +1,6 @@
 import { type AnswerEnd, PartialAnswers, TextStream } from '../generation/text-stream.ts';
 import { thinkingLimit } from '../generation/thinking-parser.ts';
 import {
-  GenerationError,
-  type GenerationHandle,
-  type Runner,
-  type TokenBatch,
-  type TokenSink,
-  type VocabularyFrames,
-} from '../runner/runner.ts';
-import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import {
   bytesOf,
   endKey,
   type JournalEntry,
@@ -19,10 +10,121 @@ import {
   startKey,
   type TakenWrites,
   TOKENS_PER_PIECE,
-} from './journal.ts';
-import { type EndRecord, type JobRecord, packEnd, packPiece, packStart } from './records.ts';
-import type { Write } from './store.ts';
-import { TokenLog } from './token-log.ts';
+} from '../journal/journal.ts';
+import {
+  type EndRecord,
+  type Idempotency,
+  type JobRecord,
+  packEnd,
+  packPiece,
+  packStart,
+} from '../journal/records.ts';
+import type { Write } from '../journal/store.ts';
+import { TokenLog } from '../journal/token-log.ts';
+import {
+  GenerationError,
+  type GenerationHandle,
+  type Runner,
+  type TokenBatch,
+  type TokenSink,
+  type VocabularyFrames,
+} from '../runner/runner.ts';
+import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+
+/**
+ * accepted: it waits for its model, its prompt is rendered, its record is written. waiting: it may be begun. left: another
+ * process is to continue it.
+ */
+export type JobState = 'accepted' | 'waiting' | 'running' | 'ended' | 'left';
+
+/** Who has a job, and by which id. */
+export interface JobName {
+  /** As in callersOf(). A caller cannot find the jobs of others. */
+  readonly caller: string;
+  readonly id: string;
+}
+
+/**
+ * A call that its client can name, from its acceptance on: accepted → waiting → running → ended. A durable one whose runner
+ * refuses it for now waits again. Whatever waits for something on its behalf ends by `signal`.
+ */
+export class Job implements JobName {
+  readonly caller: string;
+  readonly id: string;
+  readonly isDurable: boolean;
+  readonly idempotency: Idempotency | undefined;
+  /** Resolves when the journal has it, or when it is over without that. */
+  readonly settled: Promise<void>;
+  readonly #over = new AbortController();
+  #state: JobState = 'accepted';
+  #durable: DurableJob | undefined;
+  #settle: () => void = () => {};
+
+  constructor({ caller, id }: JobName, durable?: { readonly idempotency?: Idempotency | undefined }) {
+    this.caller = caller;
+    this.id = id;
+    this.isDurable = durable !== undefined;
+    this.idempotency = durable?.idempotency;
+    this.settled = new Promise((resolve) => (this.#settle = resolve));
+  }
+
+  get state(): JobState {
+    return this.#state;
+  }
+
+  get isOver(): boolean {
+    return this.#over.signal.aborted;
+  }
+
+  /** Aborted when it is over. The reason is the error that ended it, if one did. */
+  get signal(): AbortSignal {
+    return this.#over.signal;
+  }
+
+  /** What the journal keeps of it. */
+  get durable(): DurableJob | undefined {
+    return this.#durable;
+  }
+
+  keptAs(durable: DurableJob): void {
+    this.#durable = durable;
+    this.#settle();
+  }
+
+  wait(): void {
+    if (!this.isOver) this.#state = 'waiting';
+  }
+
+  /** Throws what ended it if it is over: it must not be begun then. */
+  run(): void {
+    this.signal.throwIfAborted();
+    if (this.#state !== 'waiting') throw new Error(`The job is ${this.#state}, so it cannot be begun.`);
+    this.#state = 'running';
+  }
+
+  /** Returns false if it was over. */
+  end(error?: unknown): boolean {
+    return this.#goTo('ended', error);
+  }
+
+  /** The same, but another process continues it. */
+  leave(reason?: unknown): boolean {
+    return this.#goTo('left', reason);
+  }
+
+  #goTo(state: JobState, error?: unknown): boolean {
+    if (this.isOver) return false;
+    this.#state = state;
+    this.#over.abort(error);
+    return true;
+  }
+
+  /** It is over, and no journal has it. */
+  drop(): void {
+    this.end();
+    this.#settle();
+  }
+}
 
 /**
  * A request that is computed whether anybody listens or not. Its tokens go to its token log, which its clients read and the
@@ -50,11 +152,11 @@ export interface DurableModel {
 }
 
 export class DurableJob implements Journalled {
+  readonly job: Job;
   readonly entry: JournalEntry;
   readonly record: JobRecord;
   readonly log: TokenLog;
   readonly #events: DurableJobEvents;
-  readonly #over = new AbortController();
   #numWritten: number;
   /** The first token of the piece that the next tokens are added to, and its size so far. */
   #pieceFrom: number;
@@ -69,10 +171,12 @@ export class DurableJob implements Journalled {
 
   /** kept: what the journal already has of the job. */
   constructor(
+    job: Job,
     entry: JournalEntry,
     { record, content, endedMs, numDeaths }: KeptJob,
     events: DurableJobEvents,
   ) {
+    this.job = job;
     this.entry = entry;
     this.record = record;
     this.log = new TokenLog(content);
@@ -89,19 +193,9 @@ export class DurableJob implements Journalled {
     return this.#numDeaths;
   }
 
-  /** Aborted when the job is over. */
-  get over(): AbortSignal {
-    return this.#over.signal;
-  }
-
   /** Milliseconds since 1970; undefined while the job has not ended. */
   get endedMs(): number | undefined {
     return this.#endedMs;
-  }
-
-  /** Whether it has ended, or another process is to continue it. */
-  get isOver(): boolean {
-    return this.#endedMs !== undefined || this.#over.signal.aborted;
   }
 
   /** The numerics id of the runner that computed the last token, or of the one that the job was begun for. */
@@ -110,8 +204,8 @@ export class DurableJob implements Journalled {
   }
 
   /**
-   * Notes that this process is about to compute the job, which must be written before begin(). Resolves when the journal has
-   * it. Without it nobody would know of which job a gateway died.
+   * Notes that this process is about to compute the job, which must be written before begin(): without it nobody would know of
+   * which job a gateway died.
    */
   noteStart(): void {
     this.#numStarts = this.#numDeaths + 1;
@@ -125,8 +219,9 @@ export class DurableJob implements Journalled {
     });
   }
 
-  /** Has the runner compute the rest. Throws the runner's GenerationError; the job has then not begun. */
+  /** Has the runner compute the rest. Throws the runner's GenerationError, and what ended the job; it has then not begun. */
   begin({ runner, tokenizer, vocabulary }: DurableModel): void {
+    this.job.run();
     const { request, thinkingLimit: facts, stop, endsAtTimeLimit } = this.record;
     const { tokenIds } = this.log.content;
     const known = tokenIds.slice();
@@ -138,12 +233,18 @@ export class DurableJob implements Journalled {
     const asked = { ...request, ...begun, ...limit, ...(vocabulary === undefined ? {} : { vocabulary }) };
     const partial = endsAtTimeLimit ? new PartialAnswers() : undefined;
     const options = { tokenizer, stop, minTokens: request.minTokens, partial };
-    const text = new TextStream(recorded, asked, options, {
-      onPart: ({ end }) => {
-        if (end !== undefined) this.#onTextEnd(end);
-      },
-      onError: (error) => this.#onRefused(generationErrorOf(error)),
-    });
+    let text: TextStream;
+    try {
+      text = new TextStream(recorded, asked, options, {
+        onPart: ({ end }) => {
+          if (end !== undefined) this.#onTextEnd(end);
+        },
+        onError: (error) => this.#onRefused(generationErrorOf(error)),
+      });
+    } catch (error) {
+      this.job.wait();
+      throw error;
+    }
     this.#text = text;
     // The tokens that are already known go through the same text stream, since a stop string may begin in them.
     if (known.length > 0) text.onTokens({ firstIndex: 0, tokenIds: known });
@@ -151,17 +252,17 @@ export class DurableJob implements Journalled {
 
   /** Ends the job with this error, unless it has ended. */
   fail(error: GenerationError): void {
-    if (this.isOver) return;
+    if (this.#hasEnded) return;
     this.#endedMs = this.#events.now();
     this.log.end({ kind: 'error', error });
     this.#text?.cancel();
-    this.#onEnd();
+    this.#onEnd(error);
   }
 
   /** Stops the job here without an end: another process will continue it. Its readers are told. */
   suspend(): void {
-    if (this.isOver) return;
-    this.#over.abort();
+    if (this.#endedMs !== undefined) return;
+    this.job.leave();
     this.#text?.cancel();
     this.noteStop();
     this.log.suspend();
@@ -176,9 +277,15 @@ export class DurableJob implements Journalled {
 
   #onRefused(error: GenerationError): void {
     this.#text = undefined;
-    if (this.isOver) return;
+    if (this.job.isOver) return;
+    this.job.wait();
     if (this.#events.onRefused(this, error)) this.noteStop();
     else this.fail(error);
+  }
+
+  /** A job that was cancelled before the journal had it is over, and has no end yet. */
+  get #hasEnded(): boolean {
+    return this.#endedMs !== undefined || this.job.state === 'left';
   }
 
   takeWrites(): TakenWrites {
@@ -221,7 +328,7 @@ export class DurableJob implements Journalled {
   #recording(sink: TokenSink): TokenSink {
     return {
       onTokens: (batch: TokenBatch) => {
-        if (this.isOver) return;
+        if (this.job.isOver) return;
         if (batch.finish !== undefined) this.#endedMs = this.#events.now();
         this.log.append(batch);
         this.#numDeaths = 0;
@@ -236,15 +343,15 @@ export class DurableJob implements Journalled {
 
   /** A stop string or a time limit has ended the job, or its last token has. In the last case the log already has the end. */
   #onTextEnd({ reason, numTokens }: AnswerEnd): void {
-    if (this.isOver) return;
+    if (this.job.isOver) return;
     this.#endedMs = this.#events.now();
     if (reason !== 'time_limit') this.log.end({ kind: 'enough' });
     else this.log.append({ firstIndex: numTokens, tokenIds: [], finish: reason });
     this.#onEnd();
   }
 
-  #onEnd(): void {
-    this.#over.abort();
+  #onEnd(error?: GenerationError): void {
+    this.job.end(error);
     this.#onProgress();
     this.#events.onNews(this);
     this.#events.onEnd(this);

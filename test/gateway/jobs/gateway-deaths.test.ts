@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import type { DurableJob } from '../../../gateway/journal/durable-job.ts';
+import type { DurableJob } from '../../../gateway/jobs/job.ts';
 import { type GenerateRequest, GenerationError, type RunnerState } from '../../../gateway/runner/runner.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { type DurableApp, durableApp, journalFolder } from '../../fixtures/durable.ts';
@@ -41,9 +41,9 @@ const begin = (app: DurableApp, jobId: string, prompt = jobId): Promise<Response
   app.post('/execute', { job_id: jobId, prompt, durable: true, seed: 1 });
 
 async function jobOf(app: DurableApp, id: string): Promise<DurableJob> {
-  const entry = app.jobs.find('execute', '', id);
-  assert.ok(entry);
-  return app.jobs.open(entry);
+  const job = await app.jobs.open([''], id);
+  assert.ok(job);
+  return job;
 }
 
 const requested = (app: DurableApp, count: number): Promise<void> =>

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { DurableJobs, reopenMs } from '../../../gateway/journal/durable-jobs.ts';
+import { Jobs, reopenMs } from '../../../gateway/jobs/jobs.ts';
 import { JournalUnavailable } from '../../../gateway/journal/journal-error.ts';
 import { AdmissionGate } from '../../../gateway/models/admission-gate.ts';
 import { cancelled } from '../../../gateway/runner/runner.ts';
@@ -17,7 +17,7 @@ const PATIENCE_MS = 10_000;
 const MAX_WAIT_MS = 30_000;
 const KEEP_MS = 100_000;
 
-const test = suite<{ jobs: DurableJobs[] }>('durable-jobs');
+const test = suite<{ jobs: Jobs[] }>('durable-jobs');
 
 test.before.each((context) => {
   context.jobs = [];
@@ -43,14 +43,13 @@ async function resumed(changes: { readonly deadlineMs?: number } = {}) {
   const lines: string[] = [];
   const log = createLog('info', undefined, { write: (line) => void lines.push(line) });
   const models = oneModel(() => byteModel, runner, gate);
-  const jobs = new DurableJobs({ models, log, keepMs: KEEP_MS, now, clock });
-  await jobs.begin(async () => journal);
-  const entry = jobs.find('execute', '', 'a');
-  assert.ok(entry);
-  const job = await jobs.open(entry);
+  const jobs = new Jobs({ models, log, now, clock });
+  await jobs.begin(async () => journal, KEEP_MS);
+  const job = await jobs.open([''], 'a');
+  assert.ok(job);
   await until(PATIENCE_MS, 'The wait', () => gate.numWaiting === 1);
   const logged = (event: string) => lines.some((line) => JSON.parse(line).event === event);
-  return { jobs, job, entry, journal, gate, runner, clock, logged };
+  return { jobs, job, journal, gate, runner, clock, logged };
 }
 
 /** Waits, with the time passing. */
@@ -105,15 +104,15 @@ for (const [what, end] of [
   ['deleted', 'forget'],
 ] as const)
   test(`a job that is ${what} while it waits for its model is not computed`, async (context) => {
-    const { jobs, job, entry, gate, runner, logged } = await resumed();
+    const { jobs, job, gate, runner, logged } = await resumed();
     context.jobs.push(jobs);
-    await jobs[end](entry, cancelled());
+    await jobs[end]([''], 'a', cancelled());
     assert.ok(job.endedMs !== undefined);
     gate.open();
     await nextTurn();
     assert.is(runner.requests.length, 0);
     assert.not(logged('durable_resumed'));
-    assert.is(jobs.stats.numRunning, 0);
+    assert.is(jobs.stats?.numRunning, 0);
   });
 
 test('while the disk refuses to open the journal, jobs are refused, and go on once it can be opened', async (context) => {
@@ -128,7 +127,7 @@ test('while the disk refuses to open the journal, jobs are refused, and go on on
   const lines: string[] = [];
   const log = createLog('info', undefined, { write: (line) => void lines.push(line) });
   const models = oneModel(() => byteModel, runner);
-  const jobs = new DurableJobs({ models, log, keepMs: KEEP_MS, now: Date.now, clock });
+  const jobs = new Jobs({ models, log, now: Date.now, clock });
   context.jobs.push(jobs);
   let isFull = true;
   let numTries = 0;
@@ -136,7 +135,7 @@ test('while the disk refuses to open the journal, jobs are refused, and go on on
     numTries += 1;
     if (isFull) throw new JournalUnavailable('The journal cannot be opened now: No space left on device.');
     return openTestJournal(folder);
-  });
+  }, KEEP_MS);
   const { post, get } = testApp({ jobs, runner });
   for (const refused of [
     await post('/execute', { job_id: 'b', prompt: 'Hi', durable: true }),
@@ -147,7 +146,7 @@ test('while the disk refuses to open the journal, jobs are refused, and go on on
     assert.is(refused.headers.get('retry-after'), String(reopenMs / 1000));
     assert.match(await refused.text(), /The journal cannot be opened now/);
   }
-  assert.is(jobs.stats.isFailed, true);
+  assert.is(jobs.stats?.isFailed, true);
   runner.script = ['wait'];
   assert.is((await post('/execute', { job_id: 'c', prompt: 'Hi' })).status, 200);
   assert.is((await post('/cancel', { job_id: 'c' })).status, 202, 'a plain job is in no journal');
@@ -156,7 +155,7 @@ test('while the disk refuses to open the journal, jobs are refused, and go on on
   runner.script = [[72, EOS_ID]];
   await untilBy(clock, 'Another try', () => numTries > 2);
   isFull = false;
-  await untilBy(clock, 'The journal', () => !jobs.stats.isFailed);
+  await untilBy(clock, 'The journal', () => !jobs.stats?.isFailed);
   const events = await (await get('/execute/a/events')).text();
   assert.match(events, /event: end/);
   const logged = lines.map((line) => JSON.parse(line).event);
@@ -167,12 +166,12 @@ test('a gateway that stops while the disk refuses to open the journal leaves it 
   const clock = new HandClock();
   const log = createLog('silent');
   const models = oneModel(() => byteModel, new ScriptedRunner());
-  const jobs = new DurableJobs({ models, log, keepMs: KEEP_MS, now: Date.now, clock });
+  const jobs = new Jobs({ models, log, now: Date.now, clock });
   let numTries = 0;
   await jobs.begin(async () => {
     numTries += 1;
     throw new JournalUnavailable('Not now.');
-  });
+  }, KEEP_MS);
   await jobs.stop();
   clock.pass(10 * reopenMs);
   await nextTurn();

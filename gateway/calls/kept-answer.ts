@@ -1,0 +1,254 @@
+import type { Context } from 'hono';
+import { stringify } from 'lossless-json';
+import { ApiError, shown } from '../errors/api-error.ts';
+import { TextStream } from '../generation/text-stream.ts';
+import type { Thinking } from '../generation/thinking-parser.ts';
+import type { CallSyntax } from '../generation/tool-call-parser.ts';
+import type { DurableJob, Job } from '../jobs/job.ts';
+import type { Jobs } from '../jobs/jobs.ts';
+import type { Idempotency } from '../journal/records.ts';
+import { JSON_TYPE } from '../json/json-text.ts';
+import { asList, asObject, memberOf } from '../json/json-values.ts';
+import type { Model } from '../models/model.ts';
+import { type GenerateRequest, GenerationError, type TokenSink } from '../runner/runner.ts';
+import type { RouteDeps } from '../server/route-group.ts';
+import { toApiError } from '../server/to-api-error.ts';
+import { NumberedOutlet, streamOf } from './answer-stream.ts';
+import type { Call, Encoding, EventEncoder, Facts, ParsedCall } from './call.ts';
+import { requireSameBody } from './idempotency.ts';
+import { thinkingBehind } from './thinking.ts';
+import { offerTools } from './tool-offer.ts';
+import { findModel, readServed, type UsableModel } from './use-model.ts';
+import { WholeAnswer, whileWanted } from './whole-answer.ts';
+
+/**
+ * Answers whose jobs go on without their clients. Whoever comes, first or again, reads the job's tokens from the first one on, and
+ * they become the same events.
+ */
+
+/** Throws a 400 on `field`, which asks for a durable job, if there is no journal. */
+export function requireJournal({ isKeeping }: Pick<Jobs, 'isKeeping'>, field: string): void {
+  if (isKeeping) return;
+  const message = `${field} needs a journal, which this server does not have: it was started with --journal-dir off, or its log says why`;
+  const fieldErrors = [{ field, constraint: 'journal', message, value: 'true' }];
+  throw new ApiError({ status: 400, code: 'no_journal', message, fieldErrors });
+}
+
+/** A call, and what its answer needs when it is read again. */
+interface KeptCall extends Omit<ParsedCall, 'ignored'> {
+  readonly body: unknown;
+  readonly uuid: string;
+  readonly requestId: string | undefined;
+}
+
+/** Begins the job, and answers as its call asks. */
+export async function beginKept(
+  c: Context,
+  deps: RouteDeps,
+  job: Job,
+  { call, encoding, log, body, uuid, requestId }: KeptCall,
+  { model, name, info, runner }: UsableModel,
+  {
+    requests,
+    thinking,
+  }: { readonly requests: readonly GenerateRequest[]; readonly thinking: Thinking | undefined },
+): Promise<Response> {
+  const [request] = requests;
+  if (request === undefined || requests.length > 1) throw new Error('A durable call has one choice.');
+  const record = {
+    model: name,
+    modelId: model.id,
+    stop: call.stop,
+    endsAtTimeLimit: !call.failsAtTimeLimit,
+    route: c.req.path,
+    body: stringify(withoutPrompt(body, call.input.field)) ?? '',
+    uuid,
+    ...(requestId === undefined ? {} : { requestId }),
+  };
+  const durable = await deps.jobs.keep(job, { record, request, thinking, model, info, runner });
+  if (log !== undefined) {
+    log.begun(request);
+    logEnd(durable, log);
+  }
+  return answerKept(c, openedWith(deps, durable, model, { call, encoding }), -1);
+}
+
+/** The body without its prompt, which no answer repeats. It is still a body that its API takes. */
+function withoutPrompt(body: unknown, field: string): object {
+  const before = asObject(body);
+  if (field === 'prompt_ids') return { ...before, [field]: [0] };
+  if (field !== 'messages') return { ...before, [field]: '-' };
+  // Some fields are about a last message of the assistant.
+  const last = memberOf(asList(memberOf(before, field)).at(-1), 'role');
+  const roles = last === 'assistant' ? ['user', 'assistant'] : ['user'];
+  return { ...before, [field]: roles.map((role) => ({ role, content: '-' })) };
+}
+
+function logEnd(durable: DurableJob, log: NonNullable<ParsedCall['log']>): void {
+  const ended = (): void => {
+    const { end, tokenIds } = durable.log.content;
+    if (end === undefined) return;
+    if (end.kind === 'error') log.failed(end.error);
+    else log.ended({ reason: reasonOf(end), numTokens: tokenIds.length });
+    log.over();
+  };
+  if (durable.job.isOver) ended();
+  else durable.job.signal.addEventListener('abort', ended);
+}
+
+function reasonOf(end: Exclude<NonNullable<DurableJob['log']['content']['end']>, { kind: 'error' }>) {
+  if (end.kind === 'enough') return 'stop_sequence';
+  return end.finish === 'stop_id' ? 'eos' : end.finish;
+}
+
+/** The answer to a request whose key has begun this job. Throws a 409 if that request had another body. */
+export async function answerTwin(
+  c: Context,
+  deps: RouteDeps,
+  asked: Pick<ParsedCall, 'call' | 'encoding'>,
+  durable: DurableJob,
+  sent: Idempotency | undefined,
+): Promise<Response> {
+  const { idempotency, id } = durable.record;
+  if (idempotency !== undefined && sent !== undefined) requireSameBody(idempotency, sent);
+  const opened = openedWith(deps, durable, await modelOfJob(durable, deps), asked);
+  c.header(JOB_HEADER, id);
+  return answerKept(c, opened, lastEventIdOf(c));
+}
+
+/** The header that has the id of a durable job. */
+export const JOB_HEADER = 'x-runnel-job-id';
+export const LAST_EVENT_HEADER = 'Last-Event-ID';
+
+/**
+ * The number of the last event that the client has; -1 without the header, for a client that has none. Throws a 400 if it
+ * is no number.
+ */
+export function lastEventIdOf(c: Context): number {
+  const header = c.req.header(LAST_EVENT_HEADER);
+  if (header === undefined || header === '') return -1;
+  if (/^\d{1,15}$/.test(header)) return Number(header);
+  const message = `${LAST_EVENT_HEADER} must be the id of an event of this job, which is a number from 0 (got ${JSON.stringify(shown(header))})`;
+  const fieldErrors = [{ field: LAST_EVENT_HEADER, constraint: 'event_id', message, value: shown(header) }];
+  throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+}
+
+/** A kept answer that can be read. */
+export interface OpenedAnswer {
+  readonly durable: DurableJob;
+  readonly call: Call;
+  readonly encoding: Encoding;
+  readonly facts: Facts;
+  readonly thinking: Thinking | undefined;
+  readonly toolCalls: CallSyntax | undefined;
+}
+
+/**
+ * Opens the answer of a job. parse: what the job's API makes of its body. Throws a 409 if the model's file has changed, and what
+ * findModel and readServed throw.
+ */
+export async function openAnswer(
+  deps: RouteDeps,
+  durable: DurableJob,
+  parse: (body: string) => Pick<ParsedCall, 'call' | 'encoding'>,
+): Promise<OpenedAnswer> {
+  const model = await modelOfJob(durable, deps);
+  return openedWith(deps, durable, model, parse(durable.record.body));
+}
+
+async function modelOfJob({ record }: DurableJob, deps: RouteDeps): Promise<Model> {
+  // The sole model may have got another name since, or have none yet.
+  const model = await readServed(deps.models.sole ?? findModel(record.model, deps));
+  const { modelFile } = record;
+  if (modelFile === model.file) return model;
+  const message = `The model's file has changed since this job was begun, from ${modelFile} to ${model.file} (size, time and inode): its tokens can no longer be turned into text.`;
+  throw new ApiError({ status: 409, code: 'model_changed', message });
+}
+
+function openedWith(
+  deps: RouteDeps,
+  durable: DurableJob,
+  model: Model,
+  { call, encoding }: Pick<ParsedCall, 'call' | 'encoding'>,
+): OpenedAnswer {
+  const { uuid, requestId, createdMs, modelId, numericsId, request } = durable.record;
+  const { promptIds, sampling } = request;
+  const toolCalls = call.tools && offerTools(call.tools, model, call.format?.grammar).calls;
+  const isThought = 'messages' in call.input && !call.report?.thinkingInText;
+  const thinking = isThought ? thinkingBehind(model, promptIds) : undefined;
+  const facts: Facts = {
+    ...{ uuid, requestId, createdMs, modelId, numericsId },
+    // The parts of its time are not kept.
+    ...{ preparedInMs: 0, modelInMs: 0, vramBytes: () => 0 },
+    now: () => durable.endedMs ?? deps.now(),
+    elapsedMs: () => (durable.endedMs ?? deps.now()) - createdMs,
+    seed: sampling.seed,
+    tokenizer: model.tokenizer,
+    numPromptTokens: promptIds.length,
+    ...{ numChoices: 1, numChoicesPerPrompt: 1 },
+    maxTokensOut: deps.tokenLimits?.maxTokensOut ?? Number.POSITIVE_INFINITY,
+    beginsWithText: toolCalls === undefined && thinking === undefined,
+  };
+  return { durable, call, encoding, facts, thinking, toolCalls };
+}
+
+/** Answers as the call asks. last: the number of the last event that the client has. */
+async function answerKept(c: Context, opened: OpenedAnswer, last: number): Promise<Response> {
+  const { call, encoding, facts } = opened;
+  if (call.isStreamed) return streamKept(c, opened, last);
+  if (call.durable === 'background') return answerStage(c, opened);
+  const whole = new WholeAnswer(1);
+  const text = readKept(
+    opened,
+    { onPart: (part) => whole.onPart(part, 0), onFailure: (error) => whole.onError(error) },
+    () => whole.onError(stopping()),
+  );
+  const choices = await whileWanted(c.req.raw.signal, text, whole);
+  return c.body(encoding.whole(facts, choices), 200, { 'content-type': JSON_TYPE });
+}
+
+/** The events after the last one that the client has, past and future ones. */
+export function streamKept(c: Context, opened: OpenedAnswer, last: number): Response {
+  const { encoding, facts } = opened;
+  const stream = streamOf(c, encoding);
+  const encoder = encoding.stream(facts, new NumberedOutlet(stream, encoding, last));
+  // When this process stops, the job goes on in the next one, and so does its client's reading. So the stream is cut,
+  // without an event that says that the job has ended.
+  return stream.respond(readKept(opened, encoder, () => stream.cut()));
+}
+
+/** The answer as it is now: in progress, or as its last event has it. */
+export async function answerStage(c: Context, opened: OpenedAnswer): Promise<Response> {
+  const { durable, encoding, facts } = opened;
+  let body = '';
+  await new Promise<void>((resolve) => {
+    const onStage = (stage: string): void => {
+      body = stage;
+    };
+    const encoder = encoding.stages?.(facts, onStage, resolve);
+    if (encoder === undefined || durable.endedMs === undefined) resolve();
+    else readKept(opened, encoder, resolve);
+  });
+  return c.body(body, 200, { 'content-type': JSON_TYPE });
+}
+
+function readKept(
+  { durable: { log, record }, facts, thinking, toolCalls }: OpenedAnswer,
+  encoder: EventEncoder,
+  onSuspended: () => void,
+): TextStream {
+  const { request, stop } = record;
+  const runner = { generate: (_: GenerateRequest, tokens: TokenSink) => log.read(tokens, onSuspended) };
+  const { tokenizer } = facts;
+  const options = { tokenizer, stop, minTokens: request.minTokens, thinking, toolCalls };
+  return new TextStream(runner, request, options, {
+    onPart: (part) => encoder.onPart(part, 0),
+    onError: (thrown) => encoder.onFailure(toApiError(thrown)),
+  });
+}
+
+function stopping(): GenerationError {
+  const message =
+    'The server is stopping; the job goes on in the next one. Send the request again with the same Idempotency-Key, or read the events of the job.';
+  return new GenerationError('NOT_READY', message, { retriable: true });
+}
