@@ -14,6 +14,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import * as z from 'zod';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { errorOf } from '../fixtures/errors.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 
 /** Vercel's AI SDK, whose OpenAI models use /v1/responses unless told otherwise. */
@@ -66,7 +67,7 @@ test('continues a conversation that it keeps itself', async () => {
   const { text } = await generateText({ model, messages, providerOptions, ...limits });
   assert.match(text, 'Paris');
   // Without store: false, it sends the id of an answer in place of the answer.
-  const refused = await raised(generateText({ model, messages, ...limits }));
+  const refused = await errorOf(() => generateText({ model, messages, ...limits }));
   assert.ok(APICallError.isInstance(refused));
   assert.is(refused.statusCode, 400);
   assert.match(refused.message, 'send the item itself');
@@ -105,7 +106,7 @@ test('embeds texts, one and many', async () => {
   const providerOptions = { openai: { dimensions: 8 } };
   const short = await embed({ model: embedder, value: 'a cat', providerOptions, maxRetries: 0 });
   assert.is(short.embedding.length, 8);
-  const refused = await raised(
+  const refused = await errorOf(() =>
     embed({
       model: embedder,
       value: 'a cat',
@@ -130,14 +131,5 @@ test('ends the work of a stream that it aborts', async () => {
   for await (const delta of textStream) if (delta !== '') controller.abort();
   await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'the aborted request to end');
 });
-
-async function raised(promise: Promise<unknown>): Promise<unknown> {
-  try {
-    await promise;
-  } catch (error) {
-    return error;
-  }
-  return assert.unreachable('it should have failed');
-}
 
 test.run();

@@ -8,6 +8,7 @@ import { GenerationError } from '../../gateway/runner/runner.ts';
 import { testApp } from '../fixtures/app.ts';
 import { EOS_ID } from '../fixtures/byte-model.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { errorOf } from '../fixtures/errors.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { ScriptedRunner } from '../fixtures/scripted-runner.ts';
 
@@ -109,15 +110,18 @@ test('runs tools without a thread', async () => {
 
 test('raises errors it can parse', async () => {
   const tooHot = { ...request, temperature: 9 };
-  const hot = await raised(client.messages.create(tooHot));
+  const hot = await errorOf(() => client.messages.create(tooHot));
   assert.instance(hot, BadRequestError);
   assert.is((hot as APIError).type, 'invalid_request_error');
   assert.match((hot as APIError).message, 'temperature must be at most 2.0 (got 9.0)');
   assert.match((hot as APIError).requestID ?? '', /^[0-9a-f-]{36}$/);
-  const unknown = await raised(client.messages.create({ ...request, model: 'claude' }));
+  const unknown = await errorOf(() => client.messages.create({ ...request, model: 'claude' }));
   assert.instance(unknown, NotFoundError);
   const tools = [{ name: 'f', input_schema: { type: 'object' as const } }];
-  assert.match(String(await raised(client.messages.create({ ...request, tools }))), 'does not support tools');
+  assert.match(
+    String(await errorOf(() => client.messages.create({ ...request, tools }))),
+    'does not support tools',
+  );
 });
 
 /** A client with its default number of retries. numAsked counts the requests that it sends. */
@@ -182,17 +186,8 @@ test('retries without a runner or capacity, after the advertised wait', async ()
 test('ends the work of a stream that it aborts', async () => {
   const stream = client.messages.stream({ ...request, max_tokens: 1500, temperature: 1 });
   stream.once('text', () => stream.abort());
-  assert.instance(await raised(stream.done()), AnthropicError);
+  assert.instance(await errorOf(() => stream.done()), AnthropicError);
   await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'the aborted request to end');
 });
-
-async function raised(promise: Promise<unknown>): Promise<unknown> {
-  try {
-    await promise;
-  } catch (error) {
-    return error;
-  }
-  return assert.unreachable('it should have failed');
-}
 
 test.run();

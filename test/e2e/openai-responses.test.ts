@@ -6,6 +6,7 @@ import * as z from 'zod';
 import { GenerationError } from '../../gateway/runner/runner.ts';
 import { testApp } from '../fixtures/app.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { errorOf } from '../fixtures/errors.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 
 const test = suite('the official openai client’s responses');
@@ -123,13 +124,16 @@ async function killRunner(): Promise<void> {
 }
 
 test('raises errors it can parse', async () => {
-  const hot = await raised(client.responses.create({ ...request, temperature: 9 }));
+  const hot = await errorOf(() => client.responses.create({ ...request, temperature: 9 }));
   assert.instance(hot, BadRequestError);
   assert.equal([(hot as APIError).param, (hot as APIError).code], ['temperature', 'invalid_request']);
-  assert.instance(await raised(client.responses.create({ ...request, model: 'gpt-x' })), NotFoundError);
-  const kept = await raised(client.responses.create({ ...request, previous_response_id: 'resp_1' }));
+  assert.instance(
+    await errorOf(() => client.responses.create({ ...request, model: 'gpt-x' })),
+    NotFoundError,
+  );
+  const kept = await errorOf(() => client.responses.create({ ...request, previous_response_id: 'resp_1' }));
   assert.match(String(kept), 'previous_response_id is not supported');
-  const fetched = await raised(client.responses.retrieve('resp_1'));
+  const fetched = await errorOf(() => client.responses.retrieve('resp_1'));
   assert.instance(fetched, NotFoundError);
   assert.match(String(fetched), 'not begun with "background": true');
 });
@@ -137,7 +141,7 @@ test('raises errors it can parse', async () => {
 test('ends the work of a stream that it aborts', async () => {
   const stream = client.responses.stream({ ...request, max_output_tokens: 1500, temperature: 1 });
   stream.once('response.output_text.delta', () => stream.abort());
-  assert.instance(await raised(stream.finalResponse()), APIUserAbortError);
+  assert.instance(await errorOf(() => stream.finalResponse()), APIUserAbortError);
   await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'the aborted request to end');
 });
 
@@ -149,14 +153,5 @@ test('sees the failure in the last event of a stream', async () => {
   const final = await scripted.responses.stream({ model: 'bytes', input: 'Hi' }).finalResponse();
   assert.equal([final.status, final.error?.message, final.output_text], ['failed', 'It broke.', 'a']);
 });
-
-async function raised(promise: Promise<unknown>): Promise<unknown> {
-  try {
-    await promise;
-  } catch (error) {
-    return error;
-  }
-  return assert.unreachable('it should have failed');
-}
 
 test.run();

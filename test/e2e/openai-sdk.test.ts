@@ -6,6 +6,7 @@ import { GenerationError } from '../../gateway/runner/runner.ts';
 import { testApp } from '../fixtures/app.ts';
 import { EOS_ID } from '../fixtures/byte-model.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { errorOf } from '../fixtures/errors.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { ScriptedRunner } from '../fixtures/scripted-runner.ts';
 
@@ -154,15 +155,20 @@ test('penalties and biases reach the sampler', async () => {
 });
 
 test('gets errors it can parse', async () => {
-  const tooHot = await raised(client.chat.completions.create({ model: 'smollm2', messages, temperature: 9 }));
+  const tooHot = await errorOf(() =>
+    client.chat.completions.create({ model: 'smollm2', messages, temperature: 9 }),
+  );
   assert.instance(tooHot, BadRequestError);
   assert.is((tooHot as BadRequestError).param, 'temperature');
   assert.match((tooHot as BadRequestError).message, 'temperature must be at most 2.0 (got 9.0)');
   const long = [{ role: 'user' as const, content: 'word '.repeat(10_000) }];
-  const tooLong = await raised(client.chat.completions.create({ model: 'smollm2', messages: long }));
+  const tooLong = await errorOf(() => client.chat.completions.create({ model: 'smollm2', messages: long }));
   assert.is((tooLong as BadRequestError).code, 'context_length_exceeded');
   assert.match((tooLong as BadRequestError).message, "This model's maximum context length is ");
-  assert.instance(await raised(client.chat.completions.create({ model: 'gpt-4', messages })), NotFoundError);
+  assert.instance(
+    await errorOf(() => client.chat.completions.create({ model: 'gpt-4', messages })),
+    NotFoundError,
+  );
 });
 
 test('completes prompts of every form, whole and streamed alike', async () => {
@@ -288,7 +294,7 @@ test('retries a 503 and a full queue after the advertised wait', async () => {
 test('does not retry permanent failures, and names the failed request', async () => {
   const { runner, client: patient, numAsked } = scripted(2);
   runner.script = [new GenerationError('INFERENCE_FAILED', 'It kills runners.', { retriable: false })];
-  const error = await raised(patient.chat.completions.create({ model: 'bytes', messages }));
+  const error = await errorOf(() => patient.chat.completions.create({ model: 'bytes', messages }));
   assert.instance(error, InternalServerError);
   assert.is(numAsked(), 1);
   assert.match((error as InternalServerError).requestID ?? '', /^[0-9a-f-]{36}$/);
@@ -315,7 +321,7 @@ test('is given what a time limit leaves, and asks once', async () => {
   }
   const { runner, client: patient, numAsked } = scripted(2, 100);
   runner.script = ['wait'];
-  const error = await raised(patient.chat.completions.create({ model: 'bytes', messages }));
+  const error = await errorOf(() => patient.chat.completions.create({ model: 'bytes', messages }));
   assert.is((error as APIError).code, 'timeout');
   assert.is(numAsked(), 1, 'a server that is too slow is not asked three times');
 });
@@ -325,7 +331,7 @@ test('raises the error that ends a stream', async () => {
   runner.script = [[97], new GenerationError('INFERENCE_FAILED', 'It broke.', { retriable: true })];
   const stream = await patient.completions.create({ model: 'bytes', prompt: 'Hi', stream: true });
   let text = '';
-  const error = await raised(
+  const error = await errorOf(() =>
     (async () => {
       for await (const chunk of stream) text += chunk.choices[0]?.text ?? '';
     })(),
@@ -334,14 +340,5 @@ test('raises the error that ends a stream', async () => {
   assert.instance(error, APIError);
   assert.is((error as APIError).code, 'inference_failed');
 });
-
-async function raised(promise: Promise<unknown>): Promise<unknown> {
-  try {
-    await promise;
-  } catch (error) {
-    return error;
-  }
-  return assert.unreachable('it should have failed');
-}
 
 test.run();
