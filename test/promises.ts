@@ -19,7 +19,7 @@ export interface Promised {
 const KINDS: readonly (readonly [RegExp, (source: string) => string[]])[] = [
   [/\.test\.ts$/, namesOfSuites],
   [/_test\.cc$/, namesOfCases],
-  [/^test\/wire\/cases\/.*\.txt$/, namesOfExchanges],
+  [/^test\/wire\/cases\/.*\.txt$|\.cases\.txt$/, namesOfSections],
   [/^CMakeLists\.txt$/, namesOfPrograms],
 ];
 
@@ -54,8 +54,8 @@ export function namesOfCases(source: string): string[] {
   );
 }
 
-/** Names of a wire file: what stands behind `===`. */
-function namesOfExchanges(source: string): string[] {
+/** Names of cases as text: what stands behind `===`. */
+function namesOfSections(source: string): string[] {
   return [...source.matchAll(/^=== (.+)$/gm)].map(([, name = '']) => name);
 }
 

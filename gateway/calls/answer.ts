@@ -5,7 +5,7 @@ import { PartialAnswers } from '../generation/text-stream.ts';
 import type { Thinking } from '../generation/thinking-parser.ts';
 import { JSON_TYPE } from '../json/json-text.ts';
 import type { Model } from '../models/model.ts';
-import { memoryOf } from '../runner/process/memory.ts';
+import { memoryOf } from '../models/model-registry.ts';
 import { type GenerateRequest, neutralSampling } from '../runner/runner.ts';
 import { callersOf, senderOf } from '../server/guard/caller.ts';
 import { tellIgnored } from '../server/ignored-fields.ts';

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
-import { loadModel } from '../models/load-model.ts';
 import { resolveModel } from '../models/model-cache.ts';
+import { loadModel } from '../models/model-slot.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { command, jsonFlag } from './command.ts';
 

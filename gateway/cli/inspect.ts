@@ -1,9 +1,10 @@
 import * as z from 'zod';
 import { backendFaults, backendOf } from '../config/runner-settings.ts';
 import { ExitCode, refuse, UsageError } from '../errors/exit-code.ts';
-import { loadModel, ReaderTemplate } from '../models/load-model.ts';
 import type { Model } from '../models/model.ts';
 import { resolveModel } from '../models/model-cache.ts';
+import { loadModel } from '../models/model-slot.ts';
+import { ModelReader } from '../models/reader/model-reader.ts';
 import type { TemplateFacts } from '../prompt/template-features.ts';
 import { diagnose } from '../runner/backends/diagnosis.ts';
 import { inspectBy, type RunnerInspection } from '../runner/backends/model-memory.ts';
@@ -120,7 +121,7 @@ async function factsOf(model: Model) {
     context_length: model.contextLength,
     quant_kind: model.quantKind ?? null,
     tokenizer: { kind: tokenizer.kind, pre: model.tokenizerPre ?? null, vocab_size: tokenizer.vocabSize },
-    chat_template: chatTemplate instanceof ReaderTemplate ? await chatTemplate.features() : null,
+    chat_template: chatTemplate instanceof ModelReader ? await chatTemplate.features() : null,
   };
 }
 

@@ -1,5 +1,5 @@
 import { ExitCode } from '../errors/exit-code.ts';
-import { listModels } from '../models/list-models.ts';
+import { listModels } from '../models/model-cache.ts';
 import { command, jsonFlag } from './command.ts';
 
 /** `runnel list`: lists the pulled models with size and path. */

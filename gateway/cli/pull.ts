@@ -1,7 +1,7 @@
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
-import { catalogue } from '../models/catalogue.ts';
 import { isHubName } from '../models/hub/hub-file.ts';
 import { DEFAULT_ENDPOINT, pullFromHub } from '../models/hub/pull-from-hub.ts';
+import { catalogue } from '../models/model-cache.ts';
 import { pull as pullNamed } from '../models/pull.ts';
 import { command, jsonFlag } from './command.ts';
 

@@ -5,7 +5,7 @@ import { RefusedError } from '../client/server.ts';
 import { BindError, ExitCode, UnavailableError, UsageError } from '../errors/exit-code.ts';
 import { ModelFileError } from '../errors/model-file-error.ts';
 import { JournalError } from '../journal/journal-error.ts';
-import { PullError } from '../models/pull-error.ts';
+import { PullError } from '../models/pull-report.ts';
 import { DescriptorsError } from '../server/descriptor-budget.ts';
 import { NoDescriptorsError } from '../system/spawn-reserve.ts';
 

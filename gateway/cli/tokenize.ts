@@ -1,6 +1,6 @@
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
-import { loadModel } from '../models/load-model.ts';
 import { resolveModel } from '../models/model-cache.ts';
+import { loadModel } from '../models/model-slot.ts';
 import { command, jsonFlag } from './command.ts';
 import { readTextFile } from './text-input.ts';
 

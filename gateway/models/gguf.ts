@@ -10,13 +10,12 @@ import { EndOfFileError, FileWindow } from './file-window.ts';
 import {
   type GgufString,
   type GgufValue,
+  Metadata,
   type NumberType,
   numberArrays,
-  tensorLayouts,
   type ValueType,
   valueTypes,
-} from './gguf-types.ts';
-import { Metadata } from './metadata.ts';
+} from './metadata.ts';
 
 const magic = 0x46554747; // "GGUF"
 export const limits = {
@@ -166,6 +165,39 @@ function alignmentOf(metadata: Metadata): number {
   }
   return alignment;
 }
+
+/** Weights of a tensor are stored in blocks of this many elements and bytes. */
+interface TensorLayout {
+  readonly blockElements: number;
+  readonly blockBytes: number;
+}
+
+/** Layouts by type tag. The gateway needs only sizes; the runner knows which types it can compute with. */
+export const tensorLayouts: ReadonlyMap<number, TensorLayout> = new Map([
+  [0, { blockElements: 1, blockBytes: 4 }], // F32
+  [1, { blockElements: 1, blockBytes: 2 }], // F16
+  [2, { blockElements: 32, blockBytes: 18 }], // Q4_0
+  [3, { blockElements: 32, blockBytes: 20 }], // Q4_1
+  [6, { blockElements: 32, blockBytes: 22 }], // Q5_0
+  [7, { blockElements: 32, blockBytes: 24 }], // Q5_1
+  [8, { blockElements: 32, blockBytes: 34 }], // Q8_0
+  [9, { blockElements: 32, blockBytes: 36 }], // Q8_1
+  [10, { blockElements: 256, blockBytes: 84 }], // Q2_K
+  [11, { blockElements: 256, blockBytes: 110 }], // Q3_K
+  [12, { blockElements: 256, blockBytes: 144 }], // Q4_K
+  [13, { blockElements: 256, blockBytes: 176 }], // Q5_K
+  [14, { blockElements: 256, blockBytes: 210 }], // Q6_K
+  [15, { blockElements: 256, blockBytes: 292 }], // Q8_K
+  [20, { blockElements: 32, blockBytes: 18 }], // IQ4_NL
+  [23, { blockElements: 256, blockBytes: 136 }], // IQ4_XS
+  [24, { blockElements: 1, blockBytes: 1 }], // I8
+  [25, { blockElements: 1, blockBytes: 2 }], // I16
+  [26, { blockElements: 1, blockBytes: 4 }], // I32
+  [27, { blockElements: 1, blockBytes: 8 }], // I64
+  [28, { blockElements: 1, blockBytes: 8 }], // F64
+  [30, { blockElements: 1, blockBytes: 2 }], // BF16
+  [39, { blockElements: 32, blockBytes: 17 }], // MXFP4
+]);
 
 interface TensorRange {
   readonly name: string;

@@ -3,7 +3,54 @@
  * Nothing is converted: a file with an int8 in place of a token count is either damaged or made to mislead.
  */
 import { firstInvalidUtf8, type PackedTexts } from '../tokenizer/packed-texts.ts';
-import type { GgufString, GgufValue } from './gguf-types.ts';
+
+/** In the order of their tags, from 0. */
+export const valueTypes = [
+  'uint8',
+  'int8',
+  'uint16',
+  'int16',
+  'uint32',
+  'int32',
+  'float32',
+  'bool',
+  'string',
+  'array',
+  'uint64',
+  'int64',
+  'float64',
+] as const;
+
+export type ValueType = (typeof valueTypes)[number];
+export type NumberType = Exclude<ValueType, 'bool' | 'string' | 'array'>;
+
+/** Text, or the raw bytes if they are not UTF-8. */
+export type GgufString = string | Uint8Array;
+
+/** How each number type is stored. Files are little-endian, as this machine is. */
+export const numberArrays = {
+  uint8: Uint8Array,
+  int8: Int8Array,
+  uint16: Uint16Array,
+  int16: Int16Array,
+  uint32: Uint32Array,
+  int32: Int32Array,
+  float32: Float32Array,
+  uint64: BigUint64Array,
+  int64: BigInt64Array,
+  float64: Float64Array,
+} as const;
+
+/** The numbers of an array, all of one type. */
+type NumberArray = (typeof numberArrays)[NumberType]['prototype'];
+
+export type GgufValue =
+  | { readonly type: NumberType; readonly value: number | bigint }
+  | { readonly type: 'bool'; readonly value: boolean }
+  | { readonly type: 'string'; readonly value: GgufString }
+  | { readonly type: 'array'; readonly of: 'string'; readonly value: PackedTexts }
+  | { readonly type: 'array'; readonly of: 'bool'; readonly value: Uint8Array }
+  | { readonly type: 'array'; readonly of: NumberType; readonly value: NumberArray };
 
 /** A key is missing or has an impossible value. The message has no path; whoever opened the file adds it. */
 export class MetadataError extends Error {

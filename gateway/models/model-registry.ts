@@ -1,3 +1,4 @@
+import type { RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import type { Waiter } from './admission-gate.ts';
 import type { ModelLifecycle } from './model-lifecycle.ts';
 
@@ -83,4 +84,101 @@ function atLeastOne(models: readonly ServedModel[]): readonly [ServedModel, ...S
   const [first, ...others] = models;
   if (first === undefined) throw new Error('A gateway without a model has nothing to serve.');
   return [first, ...others];
+}
+
+/**
+ * The status of the whole worker. It takes requests as long as one model is loaded or can be, and it is starting until the
+ * default model has been loaded or has failed.
+ */
+export function workerStatus(models: ModelRegistry): RunnerStatus {
+  const first = models.default.runner.status();
+  const statuses = models.all.map(({ runner }) => runner.status());
+  const sum = (count: (status: RunnerStatus) => number): number =>
+    statuses.reduce((total, status) => total + count(status), 0);
+  const together = {
+    ...first,
+    openRequests: sum(({ openRequests }) => openRequests),
+    openTokens: sum(({ openTokens }) => openTokens),
+    restarts: sum(({ restarts }) => restarts),
+  };
+  if (first.state === 'stopping') return together;
+  const states = models.all.map(({ residency }) => residency.state);
+  const isAnyLoaded = states.includes('loaded');
+  const isBeginning = models.default.residency.state === 'loading' && !isAnyLoaded;
+  if (isBeginning || states.every((state) => state === 'failed')) return together;
+  return { ...together, state: 'ready', reason: undefined, retryAfterSec: undefined };
+}
+
+/** Memory reserved by all loaded models, on devices and in all, and how much of it is in use. */
+export function workerMemory(models: ModelRegistry) {
+  const statuses = models.all.map(({ runner }) => runner.status());
+  const sum = (bytes: (status: RunnerStatus) => number): number =>
+    statuses.reduce((total, status) => total + bytes(status), 0);
+  const first = models.default.runner.status();
+  return {
+    vramBytes: sum(({ info }) => memoryOf(info).vram_bytes),
+    memoryBytes: sum(({ info }) => memoryOf(info).memory_bytes),
+    type: memoryOf(first.info).memory_type,
+    inUse: inUseOf(sum),
+  };
+}
+
+function inUseOf(sum: (bytes: (status: RunnerStatus) => number) => number): MemoryInUse {
+  const of = (name: keyof MemoryInUse) => sum((status) => memoryInUse(status)[name]);
+  return {
+    weightsBytes: of('weightsBytes'),
+    cacheUsedBytes: of('cacheUsedBytes'),
+    cacheReusableBytes: of('cacheReusableBytes'),
+    memoryBytes: of('memoryBytes'),
+    vramBytes: of('vramBytes'),
+  };
+}
+
+/** Where a runner keeps weights and KV cache, and how much memory is reserved for them; zeros while there is no runner. */
+export interface Memory {
+  readonly vram_bytes: number;
+  readonly memory_type: 'cpu' | 'vram-only';
+  readonly memory_bytes: number;
+}
+
+export function memoryOf(info: RunnerInfo | undefined): Memory {
+  const bytes = (info?.weightsBytes ?? 0) + (info?.kvCacheBytes ?? 0);
+  return info?.kind === 'cuda'
+    ? { vram_bytes: bytes, memory_type: 'vram-only', memory_bytes: bytes }
+    : { vram_bytes: 0, memory_type: 'cpu', memory_bytes: bytes };
+}
+
+/** How much of the reserved memory is in use now. */
+export interface MemoryInUse {
+  readonly weightsBytes: number;
+  /** Bytes of the KV cache in blocks that sequences hold, and in free blocks whose content is known and may be shared. */
+  readonly cacheUsedBytes: number;
+  readonly cacheReusableBytes: number;
+  /** Weights and the cache in use: wherever they are, and on the GPU. */
+  readonly memoryBytes: number;
+  readonly vramBytes: number;
+}
+
+/** Whether a runner has the model in memory. */
+export function isResident({ state, info }: RunnerStatus): boolean {
+  return info !== undefined && (state === 'ready' || state === 'stopping');
+}
+
+/** Zeros while no runner has a model: the last runner's memory was freed when it ended. */
+export function memoryInUse(status: RunnerStatus): MemoryInUse {
+  const { info, numFreeBlocks, stats } = status;
+  if (info === undefined || !isResident(status))
+    return { weightsBytes: 0, cacheUsedBytes: 0, cacheReusableBytes: 0, memoryBytes: 0, vramBytes: 0 };
+  const { kind, weightsBytes, kvCacheBytes, numBlocks } = info;
+  const blockBytes = kvCacheBytes / numBlocks;
+  // Before the first heartbeat no sequence has blocks.
+  const cacheUsedBytes = (numBlocks - (numFreeBlocks ?? numBlocks)) * blockBytes;
+  const memoryBytes = weightsBytes + cacheUsedBytes;
+  return {
+    weightsBytes,
+    cacheUsedBytes,
+    cacheReusableBytes: (stats?.numReusableBlocks ?? 0) * blockBytes,
+    memoryBytes,
+    vramBytes: kind === 'cuda' ? memoryBytes : 0,
+  };
 }

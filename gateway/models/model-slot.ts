@@ -1,6 +1,8 @@
-import { loadModel } from './load-model.ts';
-import type { Model } from './model.ts';
+import { BpeTokenizer } from '../tokenizer/bpe-tokenizer.ts';
+import { type Model, modelIdOf } from './model.ts';
 import { modelIdentity } from './model-identity.ts';
+import type { ReaderLimits } from './reader/messages.ts';
+import { ModelReader } from './reader/model-reader.ts';
 
 /** How model files are read; tests replace it. */
 export interface ModelFiles {
@@ -63,7 +65,7 @@ export class ModelSlot {
     const model = await this.#files.load(this.path);
     // close() during the load closes the model that was being read too.
     if (this.#numCloses === numCloses) this.#model = model;
-    else letGoOf(model);
+    else model.tokenizer.close();
   }
 
   /** Whether the slot has what would be read from that path now. */
@@ -79,12 +81,22 @@ export class ModelSlot {
   }
 
   #letGo(): void {
-    if (this.#model !== undefined) letGoOf(this.#model);
+    this.#model?.tokenizer.close();
     this.#model = undefined;
   }
 }
 
-function letGoOf({ chatTemplate, tokenizer }: Model): void {
-  chatTemplate?.close();
-  tokenizer.close();
+/** Reads the model at this path by a reader of its own. Throws ModelFileError. */
+export async function loadModel(path: string, limits: Partial<ReaderLimits> = {}): Promise<Model> {
+  const reader = new ModelReader(limits);
+  try {
+    const { description, marks } = await reader.read(path);
+    const { tables, template, ...facts } = description;
+    const tokenizer = await BpeTokenizer.of(tables, reader);
+    const chatTemplate = marks === undefined ? undefined : reader;
+    return { path, id: modelIdOf(path), ...facts, tokenizer, chatTemplate };
+  } catch (error) {
+    reader.close();
+    throw error;
+  }
 }

@@ -1,11 +1,12 @@
 import type { BigIntStats } from 'node:fs';
 import { basename } from 'node:path';
+import { ModelFileError } from '../errors/model-file-error.ts';
 import type { ChatTemplate } from '../prompt/chat-template.ts';
+import type { Pooling } from '../runner/runner.ts';
 import type { TokenizerTables } from '../tokenizer/tables.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import { repoOfSnapshot } from './hub/repo-of-snapshot.ts';
+import { repoOfSnapshot } from './hub/hub-folder.ts';
 import { withoutPart } from './model-parts.ts';
-import type { ModelPooling } from './model-pooling.ts';
 
 /** What is read of a model, GGUF file or Hugging Face folder, as plain values that the model's reader can send. */
 export interface ModelDescription {
@@ -53,4 +54,54 @@ export function modelIdOf(path: string): string {
 /** Identity of a file, which changes when the file is replaced or rewritten. A runner's Ready.model_identity ends with it. */
 export function identityOf({ size, mtimeNs, ino }: Pick<BigIntStats, 'size' | 'mtimeNs' | 'ino'>): string {
   return `${size}-${mtimeNs}-${ino}`;
+}
+
+/** The model's file or folder asks for a pooling that Runnel does not support. */
+export interface UnsupportedPooling {
+  /** What asks for it and how, to be put after "The model's" in a sentence. */
+  readonly unsupported: string;
+}
+
+export type ModelPooling = Pooling | UnsupportedPooling;
+
+/** Values of `pooling_type` in GGUF files. */
+const POOLING_TYPES: ReadonlyMap<number, Pooling> = new Map([
+  [1, 'mean'],
+  [2, 'cls'],
+  [3, 'last'],
+]);
+/** The file says that nothing is pooled: the model is not made for vectors. */
+const NO_POOLING = 0;
+
+export function poolingOfType(type = NO_POOLING): ModelPooling | undefined {
+  if (type === NO_POOLING) return undefined;
+  return POOLING_TYPES.get(type) ?? { unsupported: `file says pooling_type ${type}` };
+}
+
+/** Values of general.architecture that runners support; runner/models/registry.cc has the runners' table. */
+const ARCHITECTURES: readonly string[] = ['llama', 'qwen2', 'qwen3', 'gpt2', 'gemma3', 'phi3', 'qwen3moe'];
+/** Characters of a name from a file that an error message shows. */
+const shownChars = 80;
+
+/**
+ * Throws ModelFileError, worded as the runners' error, for an architecture that no runner supports. So no runner has to be
+ * started to say it.
+ */
+export function requireKnownArchitecture(path: string, architecture: string): void {
+  if (ARCHITECTURES.includes(architecture)) return;
+  const known = ARCHITECTURES.join(', ');
+  throw new ModelFileError(
+    65,
+    `${path} is of architecture ${quoted(architecture)}, which is not supported; supported: ${known}.`,
+  );
+}
+
+/** Quotes as runners do: bytes that are not printable ASCII are escaped. */
+function quoted(name: string): string {
+  const bytes = Buffer.from(name);
+  const shown = Array.from(bytes.subarray(0, shownChars), (byte) => {
+    const char = String.fromCharCode(byte);
+    return /[ -~]/.test(char) && !/["\\]/.test(char) ? char : `\\x${byte.toString(16).padStart(2, '0')}`;
+  });
+  return `"${shown.join('')}${bytes.length > shownChars ? '...' : ''}"`;
 }

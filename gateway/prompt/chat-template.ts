@@ -69,8 +69,6 @@ export interface ChatTemplate {
   render(messages: readonly ChatMessage[], maxTokens?: number, options?: RenderOptions): Promise<number[]>;
   /** Returns the same prompt as text, of any length. Throws the errors of render() except PromptTooLongError. */
   renderText(messages: readonly ChatMessage[], options?: RenderOptions): Promise<string>;
-  /** Frees the resources of rendering as soon as no render is under way. */
-  close(): void;
 }
 
 export class PromptTooLongError extends Error {

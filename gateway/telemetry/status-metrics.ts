@@ -1,4 +1,4 @@
-import { type MemoryInUse, memoryInUse, memoryOf } from '../runner/process/memory.ts';
+import { type MemoryInUse, memoryInUse, memoryOf } from '../models/model-registry.ts';
 import type { SchedulerCounters, SchedulerStats } from '../runner/protocol/scheduler-stats.ts';
 import type { RunnerState, RunnerStatus } from '../runner/runner.ts';
 import type { Sample } from './metric-families.ts';

@@ -61,6 +61,6 @@ export interface Tokenizer {
   readonly addsSpace: boolean;
   /** The literals of all control tokens, which a user's text must not be able to forge. */
   readonly controlLiterals: readonly string[];
-  /** Frees what encodes long texts, as soon as no caller waits for it. */
+  /** Frees what encodes long texts and renders the model's template, as soon as no caller waits for it. */
   close(): void;
 }

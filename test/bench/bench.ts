@@ -1,8 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { catalogue } from '../../gateway/models/catalogue.ts';
-import { resolveModel } from '../../gateway/models/model-cache.ts';
+import { catalogue, resolveModel } from '../../gateway/models/model-cache.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { type Accuracy, accuracyOf, GATES } from './accuracy.ts';
 import { RUNNEL, type Runner, runnerBench } from './engines/runnel.ts';

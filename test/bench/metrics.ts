@@ -50,6 +50,11 @@ export const metrics = {
   plainAlone: metric('a stream alone', 'tokens/s', 'more', 0),
   plainBeside: metric('a stream beside slow grammars', 'tokens/s', 'more', 0),
   plainShare: metric('of its rate alone', '%', 'more', 0),
+  callerAloneP50: metric('first token of a caller alone, p50', 'ms', 'less', 1),
+  callerAlone: metric('first token of a caller alone, p99', 'ms', 'less', 1),
+  callerBesideP50: metric('beside a greedy caller, p50', 'ms', 'less', 1),
+  callerBeside: metric('beside a greedy caller, p99', 'ms', 'less', 1),
+  callerGrowth: metric('that p99 / the p99 alone', '', 'less', 1),
   serverStart: metric('exec of the server to its first token', 'ms', 'less', 0),
   runnerStart: metric('exec of the runner to its first token', 'ms', 'less', 0),
 } as const satisfies Record<string, Metric>;

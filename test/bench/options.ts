@@ -16,7 +16,7 @@ The options of test/bench/bench.ts, with what they are for:
 --threads N            of every engine: as many as this process may use
 --rounds N             that count, of what is computed without a server: 3, and 5 of several
 --serve-rounds N       the same of servers: 1, and 5 of several
---only PART,…          of accuracy, alone, together, serve, long-prompt, grammars, bodies, start: all
+--only PART,…          of accuracy, alone, together, serve, long-prompt, grammars, callers, bodies, start: all
 --prompt N             tokens of a prompt alone: 512
 --generate N           tokens that one stream decodes: 128
 --depth N              tokens of each of 8 and 32 streams before it decodes: 128
@@ -45,6 +45,7 @@ export const PARTS = [
   'serve',
   'long-prompt',
   'grammars',
+  'callers',
   'bodies',
   'start',
 ] as const;

@@ -4,6 +4,7 @@ import { peerAlone } from './engines/llama-bench.ts';
 import { type Runner, runnelAlone, runnelTogether } from './engines/runnel.ts';
 import { interleave, type Measured, type Plan, type Subject } from './interleave.ts';
 import type { Options, PartName } from './options.ts';
+import { besideCaller } from './serving/beside-caller.ts';
 import { besideGrammars } from './serving/beside-grammars.ts';
 import { closedLoop, type Load } from './serving/closed-loop.ts';
 import { readingBodies } from './serving/execute-body.ts';
@@ -89,6 +90,13 @@ export async function measureParts(runners: readonly Runner[], options: Options,
       title: 'A stream over HTTP, alone and beside eight whose grammars take long to follow',
       plan: { rounds: serveRounds },
       subjects: async () => runners.map((runner) => servingRunnel(runner, beside)),
+    },
+    {
+      name: 'callers',
+      title: 'The first token of a caller, alone and beside another with 32 requests of 8 answers each',
+      plan: { rounds: serveRounds },
+      subjects: async () =>
+        runners.map((runner) => besideCaller(runner, { seconds: options.seconds, seed: options.seed })),
     },
     {
       name: 'bodies',

@@ -1,7 +1,7 @@
 /** Measures how long it takes to read a model, and how long the event loop, which serves open streams, is blocked meanwhile. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { loadModel } from '../../gateway/models/load-model.ts';
+import { loadModel } from '../../gateway/models/model-slot.ts';
 import { largeVocabularyFile } from '../fixtures/large-vocabulary.ts';
 import { longestPauseMs } from '../fixtures/loop-time.ts';
 import type { TemporaryFolder } from '../fixtures/temporary-folder.ts';
@@ -28,7 +28,6 @@ export async function readingOf(path: string, rounds: number): Promise<Reading> 
     const pauseMs = await longestPauseMs(async () => {
       const model = await loadModel(path);
       endMs = performance.now();
-      model.chatTemplate?.close();
       model.tokenizer.close();
     });
     if (round === 0) continue;

@@ -6,8 +6,8 @@
 import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { loadModel } from '../../gateway/models/load-model.ts';
 import type { Model } from '../../gateway/models/model.ts';
+import { loadModel } from '../../gateway/models/model-slot.ts';
 import type { GenerateRequest, GenerationHandle, Runner, TokenSink } from '../../gateway/runner/runner.ts';
 import { TINY_MODEL } from '../fixtures/default-model.ts';
 import { type DurableApp, durableApp, journalFolder } from '../fixtures/durable.ts';
@@ -132,7 +132,6 @@ test.after.each(async () => {
   for (const { jobs } of apps.splice(0)) await jobs.stop();
 });
 test.after(() => {
-  model.chatTemplate?.close();
   model.tokenizer.close();
 });
 

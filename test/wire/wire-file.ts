@@ -93,6 +93,14 @@ export function wireText({ head, exchanges }: WireFile, played: readonly Played[
   return `${[trimmed(head).join('\n'), ...sections].join('\n\n')}\n`;
 }
 
+/** Stands for many times the same character in a body or a script, such as {{x*1000}}. */
+const REPEATED = /\{\{(.)\*(\d+)\}\}/gu;
+
+/** The text that a file means. */
+export function written(text: string): string {
+  return text.replaceAll(REPEATED, (_, char: string, count: string) => char.repeat(Number(count)));
+}
+
 /** The characters shown on each side of the first difference: some lines have many thousands. */
 const SHOWN_CHARS = 60;
 

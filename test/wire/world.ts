@@ -22,7 +22,7 @@ import { keysOf } from '../fixtures/keys.ts';
 import { type Act, ScriptedRunner, scriptedInfo } from '../fixtures/scripted-runner.ts';
 import { until } from '../fixtures/within.ts';
 import { modelNamed } from './models.ts';
-import type { Exchange, Played, Settings } from './wire-file.ts';
+import { type Exchange, type Played, type Settings, written } from './wire-file.ts';
 
 /** The application for wire files: over a scripted runner, with a clock that the tokens move, and with counted ids. */
 
@@ -30,8 +30,6 @@ const PATIENCE_MS = 20_000;
 const EPOCH_MS = Date.UTC(2027, 0, 15, 8);
 /** What each batch of tokens takes. */
 const STEP_MS = 10;
-/** Stands for many times the same character in a body or a script, such as {{x*1000}}. */
-const REPEATED = /\{\{(.)\*(\d+)\}\}/gu;
 const HEX_LINE = /.{1,96}/g;
 
 /** The settings of a file, and of an exchange. */
@@ -220,11 +218,6 @@ class CountedIds implements Ids {
   seed(): bigint {
     return BigInt(1000 * this.#group + ++this.#numSeeds);
   }
-}
-
-/** The text that a file means. */
-function written(text: string): string {
-  return text.replaceAll(REPEATED, (_, char: string, count: string) => char.repeat(Number(count)));
 }
 
 function numberOf(text: string | undefined): number | undefined {

@@ -1,8 +1,13 @@
 import type { Handler } from 'hono';
 import { notReady } from '../../calls/prompt.ts';
-import type { ServedModel } from '../../models/model-registry.ts';
-import { workerMemory, workerStatus } from '../../models/worker-status.ts';
-import { isResident, memoryInUse, memoryOf } from '../../runner/process/memory.ts';
+import {
+  isResident,
+  memoryInUse,
+  memoryOf,
+  type ServedModel,
+  workerMemory,
+  workerStatus,
+} from '../../models/model-registry.ts';
 import type { SchedulerStats } from '../../runner/protocol/scheduler-stats.ts';
 import type { RunnerInfo, RunnerState, RunnerStatus, SingleRunnerStatus } from '../../runner/runner.ts';
 import type { RouteDeps } from '../../server/route-group.ts';

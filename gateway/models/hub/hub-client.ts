@@ -1,6 +1,6 @@
 /** Requests to a hub over HTTP: a file's description, and its bytes from an offset on. */
 import { UsageError } from '../../errors/exit-code.ts';
-import { PullError } from '../pull-error.ts';
+import { PullError } from '../pull-report.ts';
 import { isCommit } from './hub-cache.ts';
 import type { HubFile } from './hub-file.ts';
 

@@ -1,3 +1,4 @@
+/** Where the cache of Hugging Face's own tools is. Reading a model loads this file, and not the code of the cache. */
 import { homedir } from 'node:os';
 import { join, resolve, sep } from 'node:path';
 
@@ -11,4 +12,15 @@ export function hubFolder(): string {
 /** Whether the path is the root or below it. Both must be absolute, and without links if links matter. */
 export function isInside(root: string, path: string): boolean {
   return path === root || path.startsWith(root.endsWith(sep) ? root : root + sep);
+}
+
+/**
+ * The repository's name, without its owner, of a snapshot folder in the hub's cache (hub-cache.ts); undefined for any other
+ * path.
+ */
+export function repoOfSnapshot(path: string): string | undefined {
+  const [folder = '', snapshots, commit = ''] = path.replace(/\/$/, '').split('/').slice(-3);
+  if (snapshots !== 'snapshots' || !/^[0-9a-f]{40}$/.test(commit)) return undefined;
+  const [kind, owner, ...name] = folder.split('--');
+  return kind === 'models' && owner !== '' ? name.join('--') || undefined : undefined;
 }

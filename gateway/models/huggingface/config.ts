@@ -1,8 +1,7 @@
 /** Reads the small JSON files of a model's folder. */
 import { join } from 'node:path';
 import * as z from 'zod';
-import { FolderError } from './folder-error.ts';
-import { readAs } from './json-file.ts';
+import { FolderError, readAs } from './json-file.ts';
 
 const ids = z.union([z.int().min(0), z.array(z.int().min(0)).max(64)]).nullish();
 const textConfig = z.object({

@@ -1,8 +1,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import * as z from 'zod';
-import { FolderError } from './folder-error.ts';
-import { readAs } from './json-file.ts';
+import { FolderError, readAs } from './json-file.ts';
 
 /** The files that make up a model in a folder. */
 

@@ -3,12 +3,10 @@ import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { ModelFileError } from '../../errors/model-file-error.ts';
 import { tablesOfTokenizerJson } from '../../tokenizer/huggingface/tokenizer-json.ts';
-import { requireKnownArchitecture } from '../architectures.ts';
-import { identityOf, type ModelDescription } from '../model.ts';
+import { identityOf, type ModelDescription, requireKnownArchitecture } from '../model.ts';
 import { readConfig, readTokenizerConfig } from './config.ts';
-import { FolderError } from './folder-error.ts';
 import { identifyingFile, pickles, tokenizerFolders, weightFiles, whyNoPickle } from './folder-files.ts';
-import { orFolderError, readText, readUtf8 } from './json-file.ts';
+import { FolderError, orFolderError, readText, readUtf8 } from './json-file.ts';
 import { readSentencePooling } from './sentence-modules.ts';
 
 /** Throws FolderError, TokenizerError or ModelFileError, and the errors of reading itself. */

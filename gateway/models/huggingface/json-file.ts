@@ -6,9 +6,12 @@ import { isUtf8 } from 'node:buffer';
 import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { z } from 'zod';
-import { hubFolder, isInside } from '../hub/hub-folder.ts';
-import { repoOfSnapshot } from '../hub/repo-of-snapshot.ts';
-import { FolderError } from './folder-error.ts';
+import { hubFolder, isInside, repoOfSnapshot } from '../hub/hub-folder.ts';
+
+/** A folder, or a file in it, cannot be used. The message says what is wrong, without a full stop at the end. */
+export class FolderError extends Error {
+  override readonly name = 'FolderError';
+}
 
 /** Limits of the files in bytes. */
 export const fileLimits = {

@@ -6,10 +6,9 @@
 import { join } from 'node:path';
 import * as z from 'zod';
 import type { Pooling } from '../../runner/runner.ts';
-import type { ModelPooling } from '../model-pooling.ts';
-import { FolderError } from './folder-error.ts';
+import type { ModelPooling } from '../model.ts';
 import { moduleList, poolingConfig } from './folder-files.ts';
-import { readAs } from './json-file.ts';
+import { FolderError, readAs } from './json-file.ts';
 
 const MAX_NAME = 200;
 const MAX_MODULES = 16;

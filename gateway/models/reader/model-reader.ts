@@ -10,17 +10,26 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { UnavailableError } from '../../errors/unavailable-error.ts';
-import type { ChatMessage, RenderOptions } from '../../prompt/chat-template.ts';
+import type { ChatMessage, ChatTemplate, RenderOptions } from '../../prompt/chat-template.ts';
 import type { TemplateFacts } from '../../prompt/template-features.ts';
 import { charactersIn } from '../../prompt/texts-in.ts';
+import type { ThinkingFormat } from '../../prompt/thinking-format.ts';
+import type { ToolUse } from '../../prompt/tool-call-format.ts';
 import {
   type EncodedText,
   type EncodeTextsOptions,
   type LongTextEncoder,
   shortTextChars,
 } from '../../tokenizer/tokenizer.ts';
-import { type ReaderLimits, readerLimits } from './limits.ts';
-import type { Job, JobKind, JobOf, Jobs, ReadModel } from './messages.ts';
+import {
+  type Job,
+  type JobKind,
+  type JobOf,
+  type Jobs,
+  type ReaderLimits,
+  type ReadModel,
+  readerLimits,
+} from './messages.ts';
 import { ReaderProcess, ReaderProcessError, readerProgram, TemplateSourceError } from './reader-process.ts';
 
 /** What a job costs besides its characters, in characters. */
@@ -53,7 +62,7 @@ interface Started {
   readonly ready: Promise<unknown>;
 }
 
-export class ModelReader implements LongTextEncoder {
+export class ModelReader implements LongTextEncoder, ChatTemplate {
   readonly #limits: ReaderLimits;
   #started: Started | undefined;
   #read: ReadModel | undefined;
@@ -104,18 +113,24 @@ export class ModelReader implements LongTextEncoder {
     }
   }
 
-  /** The ids of a conversation's prompt. Throws the errors of ChatTemplate.render(). */
+  get toolUse(): ToolUse {
+    return this.#read?.marks?.toolUse ?? 'none';
+  }
+
+  get thinking(): ThinkingFormat | undefined {
+    return this.#read?.marks?.thinking;
+  }
+
   async render(
     messages: readonly ChatMessage[],
-    maxTokens: number,
-    options: RenderOptions,
+    maxTokens = Number.POSITIVE_INFINITY,
+    options: RenderOptions = {},
   ): Promise<number[]> {
     const rendered = await this.#render(messages, maxTokens, options);
     return 'ids' in rendered ? numbersOf(rendered.ids) : [];
   }
 
-  /** The same prompt as text. */
-  async renderText(messages: readonly ChatMessage[], options: RenderOptions): Promise<string> {
+  async renderText(messages: readonly ChatMessage[], options: RenderOptions = {}): Promise<string> {
     const rendered = await this.#render(messages, undefined, options);
     return 'text' in rendered ? rendered.text : '';
   }

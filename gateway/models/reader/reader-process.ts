@@ -11,8 +11,16 @@ import { UnavailableError } from '../../errors/unavailable-error.ts';
 import { ChatTemplateError, PromptTooLongError } from '../../prompt/chat-template.ts';
 import { processorMsOf } from '../../system/process-stat.ts';
 import { withSpawnReserve } from '../../system/spawn-reserve.ts';
-import type { ReaderLimits } from './limits.ts';
-import type { Failure, Job, JobKind, JobMessage, Jobs, Phase, ReaderReply } from './messages.ts';
+import type {
+  Failure,
+  Job,
+  JobKind,
+  JobMessage,
+  Jobs,
+  Phase,
+  ReaderLimits,
+  ReaderReply,
+} from './messages.ts';
 import { type Part, PartReceiver, partOf, partsOf } from './parts.ts';
 
 /**

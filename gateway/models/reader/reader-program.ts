@@ -9,16 +9,21 @@ import { charactersIn } from '../../prompt/texts-in.ts';
 import { BpeTokenizer } from '../../tokenizer/bpe-tokenizer.ts';
 import type { Steps } from '../../tokenizer/steps.ts';
 import { shortTextChars } from '../../tokenizer/tokenizer.ts';
-import { asModelFileError } from '../as-model-file-error.ts';
-import { readModel } from '../read-model.ts';
+import { asModelFileError, readModel } from '../read-model.ts';
 import {
   encodeProcessorMs,
+  type Failure,
+  type JobMessage,
+  type JobOf,
+  type Jobs,
+  type Phase,
   parseProcessorMs,
+  type ReaderReply,
+  type ReadModel,
   readProcessorMs,
   renderProcessorMs,
   templateSourceCharsMax,
-} from './limits.ts';
-import type { Failure, JobMessage, JobOf, Jobs, Phase, ReaderReply, ReadModel } from './messages.ts';
+} from './messages.ts';
 import { PartReceiver, partOf, partsOf } from './parts.ts';
 
 /** Milliseconds of work after which the process looks for messages: a short job does not wait for a long text. */

@@ -12,14 +12,15 @@ const AGAIN_MS = 5;
 const QUESTION = { prompt: [400, 500, 600], generate: 2, temperature: 0, topK: 0, seed: 1 };
 
 /** Asks until there is an answer, and returns when its first token came. */
-export async function firstTokenAt(server: Server): Promise<number> {
+export async function firstTokenAt(server: Server, key?: string): Promise<number> {
   const body = server.completion(QUESTION);
   while (true) {
     let firstMs: number | undefined;
     try {
-      await ask(server.url, body, (atMs) => {
+      const onPiece = (atMs: number): void => {
         firstMs ??= atMs;
-      });
+      };
+      await ask(server.url, body, onPiece, undefined, key);
     } catch (error) {
       if (server.failure !== undefined) throw new Error(server.failure);
       if (!isNotYetReady(error) || performance.now() > server.startedMs + START_MS) throw error;

@@ -17,15 +17,20 @@ export class Refusal extends Error {
   }
 }
 
-/** Resolves once the stream has ended, with the number of tokens that the server reports. */
+/** Resolves once the stream has ended, with the number of tokens that the server reports. key: of the caller, if it needs one. */
 export function ask(
   url: string,
   body: object,
   onPiece: (atMs: number) => void,
   signal?: AbortSignal,
+  key?: string,
 ): Promise<number> {
   const payload = JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } });
-  const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(payload) };
+  const headers = {
+    'content-type': 'application/json',
+    'content-length': Buffer.byteLength(payload),
+    ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+  };
   return new Promise((resolve, reject) => {
     const options = { method: 'POST', headers, agent, ...(signal === undefined ? {} : { signal }) };
     const asking = request(`${url}/v1/completions`, options, (response) => {

@@ -1,8 +1,7 @@
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { readGguf } from '../../../gateway/models/gguf.ts';
-import { tensorLayouts } from '../../../gateway/models/gguf-types.ts';
+import { readGguf, tensorLayouts } from '../../../gateway/models/gguf.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import {
   ggufString,

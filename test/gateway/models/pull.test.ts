@@ -6,10 +6,14 @@ import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ModelFileError } from '../../../gateway/errors/model-file-error.ts';
-import type { CatalogueEntry } from '../../../gateway/models/catalogue.ts';
-import { cachePath, modelFolder, resolveModel } from '../../../gateway/models/model-cache.ts';
+import {
+  type CatalogueEntry,
+  cachePath,
+  modelFolder,
+  resolveModel,
+} from '../../../gateway/models/model-cache.ts';
 import { pull } from '../../../gateway/models/pull.ts';
-import { PullError } from '../../../gateway/models/pull-error.ts';
+import { PullError } from '../../../gateway/models/pull-report.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { fakePip, type PipBehaviour } from '../../fixtures/fake-pip.ts';
 import { isAlive } from '../../fixtures/gateway.ts';

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { loadModel } from '../../../gateway/models/load-model.ts';
 import type { Model } from '../../../gateway/models/model.ts';
 import { resolveModel } from '../../../gateway/models/model-cache.ts';
+import { loadModel } from '../../../gateway/models/model-slot.ts';
 import { readModel } from '../../../gateway/models/read-model.ts';
 import { ChatRenderer } from '../../../gateway/prompt/chat-renderer.ts';
 import {

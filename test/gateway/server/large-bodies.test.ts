@@ -6,7 +6,7 @@ import { setTimeout as elapsed } from 'node:timers/promises';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { createApp } from '../../../gateway/app.ts';
-import { loadModel } from '../../../gateway/models/load-model.ts';
+import { loadModel } from '../../../gateway/models/model-slot.ts';
 import { close, createHttpServer, listen } from '../../../gateway/server/http-server.ts';
 import { randomIds } from '../../../gateway/system/ids.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
@@ -133,7 +133,7 @@ test(`${NUM_REQUESTS} bodies of a megabyte hold up nobody`, async () => {
     client.kill('SIGKILL');
     server.closeAllConnections();
     await close(server);
-    model.chatTemplate?.close();
+    model.tokenizer.close();
   }
 });
 

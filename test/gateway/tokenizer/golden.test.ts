@@ -5,8 +5,7 @@ import * as assert from 'uvu/assert';
 import { decodeAll } from '../../../gateway/generation/text-decoder.ts';
 import { readGguf } from '../../../gateway/models/gguf.ts';
 import { tokenizerOfGguf } from '../../../gateway/models/gguf-tables.ts';
-import type { GgufValue } from '../../../gateway/models/gguf-types.ts';
-import { Metadata } from '../../../gateway/models/metadata.ts';
+import { type GgufValue, Metadata } from '../../../gateway/models/metadata.ts';
 import { resolveModel } from '../../../gateway/models/model-cache.ts';
 import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
 

@@ -13,7 +13,7 @@
 //                                   gateway/models/gguf.test
 //   names that come twice           here: values of no known kind; tensors of a wrong kind
 //   nested arrays                   here: values of no known kind
-//   special ids, vocabularies       models/config_test; gateway/models/load-model.test: the gateway reads
+//   special ids, vocabularies       models/config_test; gateway/models/model-slot.test: the gateway reads
 //   them
 //   division by zero                models/config_test; e2e/broken-models.test
 //   cut while it is mapped          here: a file cut short while it is mapped

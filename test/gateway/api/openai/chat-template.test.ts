@@ -2,8 +2,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { UnavailableError } from '../../../../gateway/errors/unavailable-error.ts';
-import { ReaderTemplate } from '../../../../gateway/models/load-model.ts';
-import type { ChatTemplate } from '../../../../gateway/prompt/chat-template.ts';
+import type { ModelReader } from '../../../../gateway/models/reader/model-reader.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { byteModel } from '../../../fixtures/byte-model.ts';
 import { readerOf } from '../../../fixtures/model-readers.ts';
@@ -11,8 +10,7 @@ import { within } from '../../../fixtures/within.ts';
 
 const test = suite('chat template');
 const patienceMs = 120_000;
-const templateOf = (source: string): ChatTemplate =>
-  new ReaderTemplate(readerOf(source, { waitMs: patienceMs }), { toolUse: 'none', thinking: undefined });
+const templateOf = (source: string): ModelReader => readerOf(source, { waitMs: patienceMs });
 const conversation = { model: 'bytes', messages: [{ role: 'user', content: 'Hi' }] };
 
 test('a template that is temporarily unavailable is a 503 with Retry-After', async () => {
@@ -20,7 +18,7 @@ test('a template that is temporarily unavailable is a 503 with Retry-After', asy
   const { post } = testApp({
     model: () => ({
       ...byteModel,
-      chatTemplate: { toolUse: 'none', start() {}, close() {}, render, renderText: render },
+      chatTemplate: { toolUse: 'none', start() {}, render, renderText: render },
     }),
   });
   const response = await post('/v1/chat/completions', conversation);

@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { maxTextsAtOnce } from '../../../../gateway/generation/embeddings.ts';
-import { type ModelPooling, poolingOfType } from '../../../../gateway/models/model-pooling.ts';
+import { type ModelPooling, poolingOfType } from '../../../../gateway/models/model.ts';
 import { GenerationError } from '../../../../gateway/runner/runner.ts';
 import { ByteBudget } from '../../../../gateway/server/guard/bodies.ts';
 import { testApp } from '../../../fixtures/app.ts';

@@ -3,8 +3,7 @@ import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ModelFileError } from '../../../../gateway/errors/model-file-error.ts';
-import { loadModel } from '../../../../gateway/models/load-model.ts';
-import { ModelSlot } from '../../../../gateway/models/model-slot.ts';
+import { loadModel, ModelSlot } from '../../../../gateway/models/model-slot.ts';
 import { readModel } from '../../../../gateway/models/read-model.ts';
 import { errorOf } from '../../../fixtures/errors.ts';
 import { assertLinear } from '../../../fixtures/linear.ts';
@@ -69,7 +68,7 @@ test('a folder gives what a GGUF file gives', async () => {
   assert.ok(model.chatTemplate !== undefined);
   assert.equal(model.tokenizer.encode('hello', { addSpecial: true, parseSpecial: false }), [259]);
   assert.equal([...model.tokenizer.bytes(299)], [], 'an id that the tokenizer does not name');
-  model.chatTemplate?.close();
+  model.tokenizer.close();
 });
 
 test('the template may be in a separate file or one of several', async () => {

@@ -5,7 +5,7 @@ import * as assert from 'uvu/assert';
 import { ModelFileError } from '../../../../gateway/errors/model-file-error.ts';
 import { poolingOf } from '../../../../gateway/generation/embeddings.ts';
 import { fileLimits } from '../../../../gateway/models/huggingface/json-file.ts';
-import type { ModelPooling } from '../../../../gateway/models/model-pooling.ts';
+import type { ModelPooling } from '../../../../gateway/models/model.ts';
 import { readModel } from '../../../../gateway/models/read-model.ts';
 import { errorOf } from '../../../fixtures/errors.ts';
 import { temporaryFolder } from '../../../fixtures/temporary-folder.ts';

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { templateSourceCharsMax } from '../../../../gateway/models/reader/limits.ts';
+import { templateSourceCharsMax } from '../../../../gateway/models/reader/messages.ts';
 import { ChatTemplateError } from '../../../../gateway/prompt/chat-template.ts';
 import { errorOf } from '../../../fixtures/errors.ts';
 import { readerOf } from '../../../fixtures/model-readers.ts';

@@ -4,7 +4,7 @@ import { setTimeout as elapsed } from 'node:timers/promises';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { UnavailableError } from '../../../../gateway/errors/unavailable-error.ts';
-import { renderProcessorMs } from '../../../../gateway/models/reader/limits.ts';
+import { renderProcessorMs } from '../../../../gateway/models/reader/messages.ts';
 import type { ModelReader } from '../../../../gateway/models/reader/model-reader.ts';
 import { ChatTemplateError } from '../../../../gateway/prompt/chat-template.ts';
 import { processorMsOf } from '../../../../gateway/system/process-stat.ts';

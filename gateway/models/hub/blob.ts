@@ -1,14 +1,11 @@
-/**
- * Downloads one blob into a part file and checks it. An interrupted download goes on where it stopped, however often that
- * happens. The blob gets its name only when its hash is right and it is on the disk.
- */
+/** Brings the bytes of one file of a hub into the cache. */
 import { createHash } from 'node:crypto';
 import { createReadStream, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { syncFolder } from '../../system/file-lock.ts';
-import { PullError } from '../pull-error.ts';
+import { lockFile, syncFolder } from '../../system/file-lock.ts';
+import { Progress, type ProgressOutput, PullError } from '../pull-report.ts';
 import type { HubCache } from './hub-cache.ts';
 import { gitIdPattern, type HubClient, type RemoteFile, reasonOf, TransferError } from './hub-client.ts';
 import type { HubFile } from './hub-file.ts';
@@ -37,7 +34,11 @@ export interface Download {
   readonly onBytes: (bytes: number) => void;
 }
 
-export async function downloadBlob(download: Download): Promise<void> {
+/**
+ * Downloads one blob into a part file and checks it. An interrupted download goes on where it stopped, however often that
+ * happens. The blob gets its name only when its hash is right and it is on the disk.
+ */
+async function downloadBlob(download: Download): Promise<void> {
   const { cache, file, remote, limits } = download;
   const part = cache.partPath(remote.hash);
   for (let vain = 0; sizeOf(part) < remote.bytes; ) {
@@ -155,4 +156,33 @@ async function hashOf(path: string, remote: RemoteFile): Promise<string> {
   const hash = isInGit(remote) ? createHash('sha1').update(`blob ${remote.bytes}\0`) : createHash('sha256');
   for await (const chunk of createReadStream(path)) hash.update(chunk);
   return hash.digest('hex');
+}
+
+export interface BlobOptions {
+  readonly output: ProgressOutput;
+  readonly limits?: DownloadLimits;
+}
+
+export type Blob = Pick<Download, 'client' | 'cache' | 'file' | 'remote'>;
+
+/**
+ * Makes sure that the bytes of a file are in the cache, whichever process fetches them. Returns whether they had to be fetched.
+ * Throws PullError or TransferError.
+ */
+export async function fetchBlob(blob: Blob, options: BlobOptions): Promise<boolean> {
+  const { cache, file, remote } = blob;
+  const { output, limits = defaultDownloadLimits } = options;
+  cache.prepare(remote.hash);
+  const unlock = await lockFile(cache.lockPath(remote.hash), (ownerPid) =>
+    output.write(`Process ${ownerPid} is fetching ${file.name}; waiting for it.\n`),
+  );
+  try {
+    if (statSync(cache.blobPath(remote.hash), { throwIfNoEntry: false })?.size === remote.bytes) return false;
+    const progress = new Progress(`Downloading ${file.name}`, remote.bytes, output);
+    await downloadBlob({ ...blob, limits, onBytes: (bytes) => progress.update(bytes) });
+    progress.done();
+    return true;
+  } finally {
+    unlock();
+  }
 }

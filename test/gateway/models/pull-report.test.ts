@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { Progress } from '../../../gateway/models/progress.ts';
+import { Progress } from '../../../gateway/models/pull-report.ts';
 
 const test = suite('progress');
 

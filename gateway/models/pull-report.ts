@@ -1,5 +1,4 @@
-/** Progress of a task with a known number of bytes: a bar on a terminal, a line for each tenth elsewhere. */
-
+/** What a pull reports: its progress, and why it failed. */
 const barChars = 30;
 const linePercent = 10;
 
@@ -8,6 +7,7 @@ export interface ProgressOutput {
   write(text: string): unknown;
 }
 
+/** Progress of a task with a known number of bytes: a bar on a terminal, a line for each tenth elsewhere. */
 export class Progress {
   readonly #what: string;
   readonly #totalBytes: number;
@@ -45,4 +45,25 @@ export class Progress {
 
 function megabytes(bytes: number): string {
   return (bytes / 1e6).toFixed(1);
+}
+
+/** Why a model cannot be fetched: a sentence that also says what to do about it. */
+export class PullError extends Error {
+  override readonly name = 'PullError';
+  /**
+   * 65: the bytes are not those that were asked for. 66: there is no such file. 69: something outside is missing or does not
+   * answer. 71: the operating system refused.
+   */
+  readonly exitCode: 65 | 66 | 69 | 71;
+
+  constructor(exitCode: 65 | 66 | 69 | 71, message: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.exitCode = exitCode;
+  }
+}
+
+/** Turns an error of the file system into a PullError. Returns other errors unchanged. */
+export function asSystemFault(name: string, folder: string, error: unknown): unknown {
+  if (!(error instanceof Error) || !('code' in error)) return error;
+  return new PullError(71, `Fetching ${name} into ${folder} failed: ${error.message}.`, { cause: error });
 }
