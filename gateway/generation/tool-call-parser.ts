@@ -1,6 +1,6 @@
 import type { ToolCallFormat } from '../prompt/tool-call-format.ts';
-import { begunUnits } from './begun-mark.ts';
 import { type ArgumentsReader, argumentsReader, type KindOf } from './call-arguments.ts';
+import { begunUnits } from './stop-matcher.ts';
 
 /** How the calls of one answer are written. */
 export interface CallSyntax {
