@@ -46,7 +46,7 @@ interface ParsedText {
 }
 
 /** The longest name of a tool, in UTF-16 units. A longer one is text. */
-export const maxToolNameUnits = 64;
+const maxToolNameUnits = 64;
 
 type State = 'text' | 'name' | 'id' | 'arguments' | 'end' | 'list' | 'gap';
 

@@ -17,6 +17,8 @@ const PATIENCE_MS = 60_000;
 /** What happens beside requests, by timers, is taken out: it does not happen in each of these. */
 const NUM_REQUESTS = 4;
 const IDLE_MS = 1500;
+/** A runner's counts come with a heartbeat, which a slow request may contain and a fast one does not. */
+const AT_ANY_TIME: readonly string[] = ['gateway/runner/protocol/scheduler-stats.ts'];
 const HEADING = 'One chat request, file by file';
 
 const traces = temporaryFolder();
@@ -84,10 +86,10 @@ test('docs/architecture.md names each file of the gateway that a streamed chat r
       requests.push(new Set(ran.map(([file]) => relative(ROOT, file))));
     }
     const files = [...(requests[0] ?? [])].filter((file) => requests.every((ran) => ran.has(file)));
-    const named = documented();
+    const named = [...documented(), ...AT_ANY_TIME];
     assert.is(new Set(named).size, named.length, 'each file is named once');
     const unnamed = files.filter((file) => !named.includes(file)).sort();
-    const uncalled = named.filter((file) => !files.includes(file));
+    const uncalled = documented().filter((file) => !files.includes(file));
     assert.equal({ unnamed, uncalled }, { unnamed: [], uncalled: [] });
   } finally {
     await gateway.stop();
