@@ -1,6 +1,5 @@
 import type { CallSyntax } from '../generation/tool-call-parser.ts';
-import { shortIdPattern } from '../prompt/short-id.ts';
-import type { ToolCallFormat } from '../prompt/tool-call-format.ts';
+import { shortIdPattern, type ToolCallFormat } from '../prompt/tool-call-format.ts';
 import type { Grammar } from '../runner/runner.ts';
 import { jsonFormat, maxJsonWhitespace, structuralTag } from './structural-tag.ts';
 import type { WrittenParameters } from './written-arguments.ts';

@@ -3,18 +3,21 @@
  * llama.cpp.
  */
 
-import { packAddedTokens } from '../tokenizer/added-token-table.ts';
-import { decodeAlphabet } from '../tokenizer/byte-alphabet.ts';
-import { crossingsOf } from '../tokenizer/crossings.ts';
-import { MergeTable, newMergeSlots } from '../tokenizer/merge-table.ts';
-import { decodeUtf8, isTextAt, type PackedTexts, stringAt } from '../tokenizer/packed-texts.ts';
+import { packAddedTokens } from '../tokenizer/added-tokens.ts';
+import { MergeTable, newMergeSlots, ranksOf } from '../tokenizer/merges.ts';
+import { decodeUtf8, isTextAt, type PackedTexts, stringAt, TextIndex } from '../tokenizer/packed-texts.ts';
 import { type PreTokenizer, preTokenizers } from '../tokenizer/pre-tokenizers/named.ts';
-import { ranksOf } from '../tokenizer/score-merges.ts';
-import { type AddedToken, spaceMark, type TokenizerTables } from '../tokenizer/tables.ts';
-import { TextIndex } from '../tokenizer/text-index.ts';
-import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
-import { endsTurn } from '../tokenizer/turn-ends.ts';
-import { byteOfToken, foundTokens, roles, type Vocabulary, vocabularyOf } from '../tokenizer/vocabulary.ts';
+import { crossingsOf } from '../tokenizer/sentencepiece.ts';
+import { type AddedToken, spaceMark, TokenizerError, type TokenizerTables } from '../tokenizer/tables.ts';
+import {
+  byteOfToken,
+  decodeAlphabet,
+  endsTurn,
+  foundTokens,
+  roles,
+  type Vocabulary,
+  vocabularyOf,
+} from '../tokenizer/vocabulary.ts';
 import type { Metadata } from './metadata.ts';
 
 /** Values of tokenizer.ggml.token_type. */

@@ -90,48 +90,38 @@ function atLeastOne(models: readonly ServedModel[]): readonly [ServedModel, ...S
  * The status of the whole worker. It takes requests as long as one model is loaded or can be, and it is starting until the
  * default model has been loaded or has failed.
  */
-export function workerStatus(models: ModelRegistry): RunnerStatus {
-  const first = models.default.runner.status();
-  const statuses = models.all.map(({ runner }) => runner.status());
-  const sum = (count: (status: RunnerStatus) => number): number =>
-    statuses.reduce((total, status) => total + count(status), 0);
+export function workerStatus({ all, default: first }: ModelRegistry): RunnerStatus {
+  const statuses = all.map(({ runner }) => runner.status());
+  const status = first.runner.status();
   const together = {
-    ...first,
-    openRequests: sum(({ openRequests }) => openRequests),
-    openTokens: sum(({ openTokens }) => openTokens),
-    restarts: sum(({ restarts }) => restarts),
+    ...status,
+    openRequests: sum(statuses.map(({ openRequests }) => openRequests)),
+    openTokens: sum(statuses.map(({ openTokens }) => openTokens)),
+    restarts: sum(statuses.map(({ restarts }) => restarts)),
   };
-  if (first.state === 'stopping') return together;
-  const states = models.all.map(({ residency }) => residency.state);
-  const isAnyLoaded = states.includes('loaded');
-  const isBeginning = models.default.residency.state === 'loading' && !isAnyLoaded;
+  if (status.state === 'stopping') return together;
+  const states = all.map(({ residency }) => residency.state);
+  const isBeginning = first.residency.state === 'loading' && !states.includes('loaded');
   if (isBeginning || states.every((state) => state === 'failed')) return together;
   return { ...together, state: 'ready', reason: undefined, retryAfterSec: undefined };
 }
 
 /** Memory reserved by all loaded models, on devices and in all, and how much of it is in use. */
-export function workerMemory(models: ModelRegistry) {
-  const statuses = models.all.map(({ runner }) => runner.status());
-  const sum = (bytes: (status: RunnerStatus) => number): number =>
-    statuses.reduce((total, status) => total + bytes(status), 0);
-  const first = models.default.runner.status();
+export function workerMemory({ all, default: first }: ModelRegistry) {
+  const statuses = all.map(({ runner }) => runner.status());
+  const reserved = statuses.map(({ info }) => memoryOf(info));
+  const inUse = statuses.map(memoryInUse);
   return {
-    vramBytes: sum(({ info }) => memoryOf(info).vram_bytes),
-    memoryBytes: sum(({ info }) => memoryOf(info).memory_bytes),
-    type: memoryOf(first.info).memory_type,
-    inUse: inUseOf(sum),
+    type: memoryOf(first.runner.status().info).memory_type,
+    vramBytes: sum(reserved.map(({ vram_bytes }) => vram_bytes)),
+    memoryBytes: sum(reserved.map(({ memory_bytes }) => memory_bytes)),
+    vramUsedBytes: sum(inUse.map(({ vramBytes }) => vramBytes)),
+    memoryUsedBytes: sum(inUse.map(({ memoryBytes }) => memoryBytes)),
   };
 }
 
-function inUseOf(sum: (bytes: (status: RunnerStatus) => number) => number): MemoryInUse {
-  const of = (name: keyof MemoryInUse) => sum((status) => memoryInUse(status)[name]);
-  return {
-    weightsBytes: of('weightsBytes'),
-    cacheUsedBytes: of('cacheUsedBytes'),
-    cacheReusableBytes: of('cacheReusableBytes'),
-    memoryBytes: of('memoryBytes'),
-    vramBytes: of('vramBytes'),
-  };
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
 }
 
 /** Where a runner keeps weights and KV cache, and how much memory is reserved for them; zeros while there is no runner. */

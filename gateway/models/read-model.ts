@@ -3,7 +3,7 @@
  */
 import { type BigIntStats, closeSync, constants, fstatSync, openSync, statSync } from 'node:fs';
 import { errorCodeOf, ModelFileError } from '../errors/model-file-error.ts';
-import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
+import { TokenizerError } from '../tokenizer/tables.ts';
 import { EndOfFileError } from './file-window.ts';
 import { GgufError, readGguf } from './gguf.ts';
 import { tokenizerOfGguf } from './gguf-tables.ts';

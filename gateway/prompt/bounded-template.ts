@@ -4,7 +4,7 @@
  */
 import { runInThisContext } from 'node:vm';
 import { ChatTemplateError } from './chat-template.ts';
-import { Template } from './jinja/template.ts';
+import { Template } from './jinja/interpreter.ts';
 
 /** Longer than the gateway waits. This timeout matters only if the gateway is gone. */
 const orphanTimeoutMs = 40_000;

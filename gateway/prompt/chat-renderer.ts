@@ -2,22 +2,23 @@
  * Turns a conversation into a prompt by a model's own chat template, with control tokens only where the template wrote them. It
  * runs in the model's reader.
  */
+
+import { randomBytes } from 'node:crypto';
 import type { TextSegment } from '../tokenizer/added-tokens.ts';
 import { LiteralFinder } from '../tokenizer/literals.ts';
-import type { Steps } from '../tokenizer/steps.ts';
-import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { Steps, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { BoundedTemplate, outputCharsMax, type TemplateMessage } from './bounded-template.ts';
 import {
   type ChatMessage,
   ChatTemplateError,
+  charactersIn,
   PromptTooLongError,
   type RenderOptions,
+  textsIn,
 } from './chat-template.ts';
-import { ControlTokenEscaper } from './control-token-escaper.ts';
-import { shortId } from './short-id.ts';
 import type { TemplateMarks } from './template-features.ts';
-import { charactersIn, textsIn } from './texts-in.ts';
 import type { ThinkingFormat } from './thinking-format.ts';
+import { shortId } from './tool-call-format.ts';
 
 /** What a prompt needs of a tokenizer. */
 export interface PromptTokenizer
@@ -205,4 +206,51 @@ function untilMark(prompt: string, mark: string): string {
   }
   const text = prompt.slice(0, end);
   return prompt.startsWith(' ', end + mark.length) ? text : text.trimEnd();
+}
+
+const open = '\uE000';
+const close = '\uE001';
+const nonceBytes = 16;
+
+/**
+ * Keeps user text from forging control tokens. Before a template renders, each literal of a control token in a message is
+ * replaced by a placeholder with a secret. So the control tokens in the rendered prompt were written by the template.
+ * Afterwards the placeholders become the literals again, as plain text.
+ *
+ * A placeholder consists of digits between two private-use characters, which trimming, changes of case and JSON leave as they
+ * are.
+ */
+export class ControlTokenEscaper {
+  readonly #literals: readonly string[];
+  readonly #finder: LiteralFinder<number>;
+  readonly #nonce: string;
+  readonly #placeholders: RegExp;
+  /** A string that is not a placeholder and occurs in none of the texts. It marks a place that can be found again. */
+  readonly mark: string;
+
+  /**
+   * finder: finds the literals and gives their indices. texts: all texts in which literals will be hidden. The nonce is chosen
+   * so that none of them contains it.
+   */
+  constructor(literals: readonly string[], finder: LiteralFinder<number>, texts: readonly string[]) {
+    let nonce: string;
+    do nonce = BigInt(`0x${randomBytes(nonceBytes).toString('hex')}`).toString();
+    while (texts.some((text) => text.includes(nonce)));
+    this.mark = open + nonce + close;
+    this.#literals = literals;
+    this.#finder = finder;
+    this.#nonce = nonce;
+    this.#placeholders = new RegExp(`${open}${nonce}\\.(\\d+)${close}`, 'g');
+  }
+
+  hide(text: string): string {
+    let hidden = '';
+    for (const { text: part, match } of this.#finder.split(text))
+      hidden += match === undefined ? part : `${open}${this.#nonce}.${match}${close}`;
+    return hidden;
+  }
+
+  reveal(text: string): string {
+    return text.replace(this.#placeholders, (_, index: string) => this.#literals[Number(index)] ?? '');
+  }
 }

@@ -1,6 +1,7 @@
 /** What the source of a chat template shows of its model. It is called by the model's reader: see model-reader.ts. */
-import { JinjaError } from './jinja/jinja-error.ts';
+
 import { parse } from './jinja/parser.ts';
+import { JinjaError } from './jinja/values.ts';
 import { type ThinkingFormat, thinkingOf } from './thinking-format.ts';
 import { type ToolUse, toolUseOf } from './tool-call-format.ts';
 

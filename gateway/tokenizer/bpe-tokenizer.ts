@@ -2,21 +2,19 @@
  * Byte pair encoding with the tables of a vocabulary. Added tokens are cut out first. The rest is normalized and cut into
  * words, and the symbols of each word merge into tokens. The ids equal those of the tokenizer that the model was trained with.
  */
-import { unpackAddedTokens } from './added-token-table.ts';
-import { AddedTokens, type Piece, type TextSegment } from './added-tokens.ts';
+import { AddedTokens, type Piece, type TextSegment, unpackAddedTokens } from './added-tokens.ts';
 import { ByteLevelWords } from './byte-level.ts';
-import { MergeTable } from './merge-table.ts';
-import { bytesAt } from './packed-texts.ts';
-import { ScoreMergeFinder } from './score-merges.ts';
+import { MergeTable, ScoreMergeFinder } from './merges.ts';
+import { bytesAt, TextIndex } from './packed-texts.ts';
 import { SentencePieceWords } from './sentencepiece.ts';
-import { finish, type Steps } from './steps.ts';
 import { spaceMark, type TokenizerKind, type TokenizerTables } from './tables.ts';
-import { TextIndex } from './text-index.ts';
 import {
   type EncodedText,
   type EncodeOptions,
   type EncodeTextsOptions,
+  finish,
   type LongTextEncoder,
+  type Steps,
   shortTextChars,
   type Tokenizer,
 } from './tokenizer.ts';

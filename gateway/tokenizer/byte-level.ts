@@ -3,10 +3,10 @@
  * bytes, and these merge.
  */
 
+import type { TextIndex } from './packed-texts.ts';
 import { WordSplitter } from './pre-tokenizers/word-splitter.ts';
-import type { Steps } from './steps.ts';
 import type { ByteLevelForm, TokenizerTables } from './tables.ts';
-import type { TextIndex } from './text-index.ts';
+import type { Steps } from './tokenizer.ts';
 import { WordCache } from './word-cache.ts';
 import type { WordMerger } from './word-merger.ts';
 

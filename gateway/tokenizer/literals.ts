@@ -3,7 +3,7 @@
  * a trie over UTF-16 units, so that text which almost has a literal costs little more than other text.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { TokenizerError } from './tokenizer-error.ts';
+import { TokenizerError } from './tables.ts';
 
 /** Longer literals are refused. This bounds the cost of one place in a text. */
 const literalCharsMax = 256;

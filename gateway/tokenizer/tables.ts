@@ -89,9 +89,14 @@ export interface AddedToken {
 export interface AddedTokenTable {
   readonly contents: PackedTexts;
   readonly ids: Int32Array;
-  /** The flag bits of each token; see added-token-table.ts. */
+  /** The flag bits of each token; see added-tokens.ts. */
   readonly flags: Uint8Array;
 }
 
 /** The character that SentencePiece's vocabularies write for a space. */
 export const spaceMark = '▁';
+
+/** A vocabulary cannot be used. The message says what is wrong, without a full stop at its end. */
+export class TokenizerError extends Error {
+  override readonly name = 'TokenizerError';
+}

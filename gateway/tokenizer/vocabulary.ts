@@ -1,9 +1,14 @@
 /** The tokens of a file: what each stands for, which are control tokens, and an index by which text finds the others. */
-import { decodeAlphabet } from './byte-alphabet.ts';
-import { bytesAt, lengthAt, type PackedTexts, stringAt, TextPacker } from './packed-texts.ts';
-import { spaceMark } from './tables.ts';
-import { newIndexSlots, TextIndex } from './text-index.ts';
-import { TokenizerError } from './tokenizer-error.ts';
+import {
+  bytesAt,
+  lengthAt,
+  newIndexSlots,
+  type PackedTexts,
+  stringAt,
+  TextIndex,
+  TextPacker,
+} from './packed-texts.ts';
+import { spaceMark, TokenizerError } from './tables.ts';
 
 /** How a file writes tokens: as bytes in the byte alphabet, or as text with a mark for each space. */
 export type Notation = 'byte-level' | 'sentencepiece';
@@ -144,4 +149,75 @@ function requireDifferent(source: PackedTexts, one: number, other: number): void
   if (text !== stringAt(source, other)) return;
   const [first, second] = [Math.min(one, other), Math.max(one, other)];
   throw new TokenizerError(`the tokens ${first} and ${second} are both ${JSON.stringify(text)}`);
+}
+
+/**
+ * The alphabet of byte-level BPE: one printable character for each byte, so that vocabularies and merges can be written as
+ * text. Printable Latin-1 characters stand for themselves. The other 68 bytes are, in order, U+0100 and up, which is why a
+ * space is written Ġ. The source is bytes_to_unicode of GPT-2's encoder.
+ */
+const firstSubstitute = 0x100;
+
+function standsForItself(byte: number): boolean {
+  return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+}
+
+/** The character of each byte. */
+export const charOfByte: readonly string[] = (() => {
+  let substitute = firstSubstitute;
+  return Array.from({ length: numBytes }, (_, byte) =>
+    String.fromCharCode(standsForItself(byte) ? byte : substitute++),
+  );
+})();
+
+/** The byte of each UTF-16 unit; 0xffff if the unit is not in the alphabet. */
+const byteOfUnit = new Uint16Array(firstSubstitute + numBytes).fill(0xffff);
+for (const [byte, char] of charOfByte.entries()) byteOfUnit[char.charCodeAt(0)] = byte;
+
+/**
+ * Decodes text of the alphabet into bytes. Reads UTF-8 from `start` to `end` of `source` and writes to `target` from `at` on.
+ * Returns the number of bytes written, at most end - start, or -1 if a character is not in the alphabet.
+ */
+export function decodeAlphabet(
+  source: Uint8Array,
+  start: number,
+  end: number,
+  target: Uint8Array,
+  at: number,
+): number {
+  let length = 0;
+  for (let i = start; i < end; i++) {
+    const lead = source[i] as number;
+    let unit = lead;
+    // The alphabet ends below U+0200, so a character has at most two bytes.
+    if (lead >= 0xc0) unit = ((lead & 0x3f) << 6) | ((source[++i] as number) & 0x3f);
+    const byte = lead >= 0xe0 ? 0xffff : (byteOfUnit[unit] ?? 0xffff);
+    if (byte === 0xffff) return -1;
+    target[at + length++] = byte;
+  }
+  return length;
+}
+
+/**
+ * The spellings of tokens that end a text or a turn. Many files name only one of these tokens as an end, or none, and give them
+ * the type of ordinary text. The names are those of the chat formats in use.
+ */
+const turnEnds: ReadonlySet<string> = new Set([
+  '<|eot_id|>', // Llama 3
+  '<|eom_id|>',
+  '<|end_of_text|>',
+  '<|im_end|>', // ChatML: Qwen, SmolLM
+  '<|endoftext|>',
+  '<|end|>', // Phi-3
+  '<end_of_turn>', // Gemma
+  '<｜end▁of▁sentence｜>', // DeepSeek
+  '<|return|>', // gpt-oss
+  '<|call|>',
+  '<end_of_utterance>',
+  '<EOT>',
+  '[EOT]',
+]);
+
+export function endsTurn(token: string): boolean {
+  return turnEnds.has(token);
 }

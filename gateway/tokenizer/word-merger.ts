@@ -3,10 +3,8 @@
  * ranks the leftmost, until no pair merges. A short word is searched again for each merge. A longer word is a linked list with
  * a heap of candidate pairs, so that a word of n symbols always takes O(n log n) steps.
  */
-
-import type { Merges } from './merge-table.ts';
-import { NumberHeap } from './number-heap.ts';
-import { finish, type Steps } from './steps.ts';
+import type { Merges } from './merges.ts';
+import { finish, type Steps } from './tokenizer.ts';
 
 /** Heap keys are rank * 2^29 + position. A double represents them exactly for ranks below 2^24. */
 const positionRange = 2 ** 29;
@@ -124,5 +122,52 @@ export class WordMerger {
       if (best + 1 < count) look(best);
       if (best > 0) look(best - 1);
     }
+  }
+}
+
+/** A binary min-heap of numbers in one typed array, which grows as needed. */
+class NumberHeap {
+  #keys: Float64Array;
+  #size = 0;
+
+  constructor(capacity: number) {
+    this.#keys = new Float64Array(Math.max(capacity, 4));
+  }
+
+  push(key: number): void {
+    if (this.#size === this.#keys.length) {
+      const grown = new Float64Array(this.#keys.length * 2);
+      grown.set(this.#keys);
+      this.#keys = grown;
+    }
+    const keys = this.#keys;
+    let at = this.#size++;
+    while (at > 0) {
+      const parent = (at - 1) >> 1;
+      const parentKey = keys[parent] as number;
+      if (parentKey <= key) break;
+      keys[at] = parentKey;
+      at = parent;
+    }
+    keys[at] = key;
+  }
+
+  /** Removes and returns the smallest number; undefined if the heap is empty. */
+  pop(): number | undefined {
+    if (this.#size === 0) return undefined;
+    const keys = this.#keys;
+    const smallest = keys[0] as number;
+    const last = keys[--this.#size] as number;
+    const size = this.#size;
+    let at = 0;
+    for (let child = 1; child < size; child = 2 * at + 1) {
+      if (child + 1 < size && (keys[child + 1] as number) < (keys[child] as number)) child++;
+      const childKey = keys[child] as number;
+      if (childKey >= last) break;
+      keys[at] = childKey;
+      at = child;
+    }
+    keys[at] = last;
+    return smallest;
   }
 }

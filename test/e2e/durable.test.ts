@@ -88,9 +88,86 @@ function responseOf(gateway: () => Gateway, { prompt, ...body }: Body): Returnin
   };
 }
 
-const isResponse = (stream: number): boolean => stream % 4 === 3;
+/** The other APIs' routes: their bodies, and which event is the last one. */
+const OTHERS: readonly {
+  readonly path: string;
+  readonly body: (prompt: unknown, seed: unknown) => object;
+  readonly isLast: Returning['isLast'];
+}[] = [
+  {
+    path: '/v1/chat/completions',
+    body: (content, seed) => ({ seed, max_tokens: NUM_TOKENS, messages: [{ role: 'user', content }] }),
+    isLast: ({ data }) => data === '[DONE]',
+  },
+  {
+    path: '/v1/completions',
+    body: (prompt, seed) => ({ seed, prompt, max_tokens: NUM_TOKENS, logprobs: 1 }),
+    isLast: ({ data }) => data === '[DONE]',
+  },
+  {
+    path: '/v1/messages',
+    body: (content) => ({ max_tokens: NUM_TOKENS, temperature: 0, messages: [{ role: 'user', content }] }),
+    isLast: ({ event }) => event === 'message_stop' || event === 'error',
+  },
+  {
+    path: '/api/chat',
+    body: (content, seed) => ({
+      messages: [{ role: 'user', content }],
+      options: { seed, num_predict: NUM_TOKENS },
+    }),
+    isLast: ({ data }) => /"done":true|^\{"error"/.test(data),
+  },
+  {
+    path: '/api/generate',
+    body: (prompt, seed) => ({ prompt, options: { seed, num_predict: NUM_TOKENS } }),
+    isLast: ({ data }) => /"done":true|^\{"error"/.test(data),
+  },
+];
 
-const TIMES_AND_IDS = /"(decode_time_ms|cached_tokens|created_at|completed_at)":\d+|"(resp|msg)_[0-9a-f-]+"/g;
+function otherOf(gateway: () => Gateway, stream: number): Returning {
+  const { path, body, isLast } = OTHERS[(stream >> 2) % OTHERS.length] as (typeof OTHERS)[number];
+  const { prompt, seed } = bodyOf(stream);
+  const asked = { model: MODEL, stream: true, durable: true, ...body(prompt, seed) };
+  let id = '';
+  return {
+    begin: async () => {
+      const response = await gateway().post(path, asked);
+      id = response.headers.get('x-runnel-job-id') ?? '';
+      return numbered(response, 0);
+    },
+    comeBack: async (last) => {
+      const headers: Record<string, string> = last < 0 ? {} : { 'last-event-id': String(last) };
+      return numbered(await fetch(`${gateway().url}/jobs/${id}/events`, { headers }), last + 1);
+    },
+    numberOf: (event) => Number(event.id),
+    isLast,
+  };
+}
+
+/** Lines as events: they have no numbers, so their reader counts them. */
+function numbered(response: Response, first: number): Response {
+  if (!response.ok || !response.headers.get('content-type')?.includes('ndjson')) return response;
+  let number = first;
+  let rest = '';
+  const lines = new TransformStream<string, string>({
+    transform(text, controller) {
+      const all = (rest + text).split('\n');
+      rest = all.pop() ?? '';
+      for (const line of all) controller.enqueue(`id: ${number++}\ndata: ${line}\n\n`);
+    },
+  });
+  const body = response.body
+    ?.pipeThrough(new TextDecoderStream())
+    .pipeThrough(lines)
+    .pipeThrough(new TextEncoderStream());
+  return new Response(body, { headers: { 'content-type': 'text/event-stream' } });
+}
+
+const isResponse = (stream: number): boolean => stream % 4 === 3;
+const isOther = (stream: number): boolean => stream % 4 === 1;
+
+const TIMES_AND_IDS =
+  /"(decode_time_ms|cached_tokens|cache_read_input_tokens|input_tokens|created|created_at|completed_at|\w+_duration)":\d+|"created_at":"[^"]+"|"(chatcmpl-|cmpl-|resp_|msg_)[0-9a-f-]+"/g;
 
 /** The parts of events that a client may rely on: not the times. */
 function told(events: readonly SseEvent[]): string {
@@ -117,8 +194,10 @@ test(`${KILLS} kills of the gateway leave no runner, its port free, and no byte 
   const expected = await Promise.all(
     Array.from({ length: NUM_STREAMS }, async (_, stream) => {
       const events: SseEvent[] = [];
-      if (isResponse(stream)) {
-        const undisturbed = await follow(responseOf(() => gateway, bodyOf(stream)));
+      if (isResponse(stream) || isOther(stream)) {
+        const undisturbed = await follow(
+          isOther(stream) ? otherOf(() => gateway, stream) : responseOf(() => gateway, bodyOf(stream)),
+        );
         assert.equal([undisturbed.numReturns, undisturbed.events.length > 20], [0, true]);
         return told(undisturbed.events);
       }
@@ -141,9 +220,11 @@ test(`${KILLS} kills of the gateway leave no runner, its port free, and no byte 
     const ended = new Set<number>();
     const streams = Array.from({ length: NUM_STREAMS }, (_, stream) =>
       follow(
-        isResponse(stream)
-          ? responseOf(() => gateway, bodyOf(stream))
-          : jobOf(() => gateway, `${round}-${stream}`, bodyOf(stream)),
+        isOther(stream)
+          ? otherOf(() => gateway, stream)
+          : isResponse(stream)
+            ? responseOf(() => gateway, bodyOf(stream))
+            : jobOf(() => gateway, `${round}-${stream}`, bodyOf(stream)),
         () => {
           numEvents += 1;
           advanced.add(stream);

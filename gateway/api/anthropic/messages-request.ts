@@ -156,8 +156,8 @@ export const messagesFields = {
   max_tokens: fields.integer('max_tokens', 1, MAX_TOKENS),
   stop_sequences: fields.stopSequences('stop_sequences').default([]),
   stream: z.boolean().default(false),
-  ...samplingFields(),
   durable,
+  ...samplingFields(),
   ...inert({
     ...promptInert,
     container: NOTHING,

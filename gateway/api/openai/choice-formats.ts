@@ -2,8 +2,8 @@ import { callDigits, type Facts } from '../../calls/call.ts';
 import type { ChoiceText } from '../../calls/whole-answer.ts';
 import type { SentToken } from '../../generation/sent-tokens.ts';
 import type { CallPiece } from '../../generation/tool-call-parser.ts';
-import { tokenText } from '../../tokenizer/token-text.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import { tokenText } from '../../tokenizer/utf8.ts';
 import type {
   CallDelta,
   ChatChoice,

@@ -10,7 +10,7 @@ import type { HubCache } from './hub-cache.ts';
 import { gitIdPattern, type HubClient, type RemoteFile, reasonOf, TransferError } from './hub-client.ts';
 import type { HubFile } from './hub-file.ts';
 
-export interface DownloadLimits {
+interface DownloadLimits {
   /** Attempts in a row that bring no byte before the download fails. */
   readonly maxVainAttempts: number;
   /** Delay before the second attempt; doubles with each attempt that brings no byte. */
@@ -19,13 +19,13 @@ export interface DownloadLimits {
   readonly stallTimeoutMs: number;
 }
 
-export const defaultDownloadLimits: DownloadLimits = {
+const defaultDownloadLimits: DownloadLimits = {
   maxVainAttempts: 5,
   firstDelayMs: 1000,
   stallTimeoutMs: 30_000,
 };
 
-export interface Download {
+interface Download {
   readonly client: HubClient;
   readonly cache: HubCache;
   readonly file: HubFile;

@@ -1,6 +1,13 @@
 /** The messages between the gateway and a model's reader (docs/architecture.md, "The reader"). */
-import type { ModelFileError } from '../../errors/model-file-error.ts';
-import type { ChatMessage, RenderOptions } from '../../prompt/chat-template.ts';
+import { isTypedArray } from 'node:util/types';
+import { ModelFileError } from '../../errors/model-file-error.ts';
+import { isShortage, UnavailableError } from '../../errors/unavailable-error.ts';
+import {
+  type ChatMessage,
+  ChatTemplateError,
+  PromptTooLongError,
+  type RenderOptions,
+} from '../../prompt/chat-template.ts';
 import type { TemplateFacts, TemplateMarks } from '../../prompt/template-features.ts';
 import type { EncodeTextsOptions } from '../../tokenizer/tokenizer.ts';
 import type { ModelDescription } from '../model.ts';
@@ -68,6 +75,47 @@ export type Failure =
   | { readonly kind: 'called_off' }
   | { readonly kind: 'internal'; readonly message: string };
 
+/** The job was called off, and the process works on it no more. */
+export class CalledOffError extends Error {
+  override readonly name = 'CalledOffError';
+}
+
+/** The source of the template is at fault: every conversation would fail. */
+export class TemplateSourceError extends ChatTemplateError {}
+
+/** What the process sends of the error of a job. */
+export function failureOf(error: unknown): Failure {
+  if (error instanceof CalledOffError) return { kind: 'called_off' };
+  if (error instanceof PromptTooLongError) return { kind: 'too_long', leastTokens: error.leastTokens };
+  if (error instanceof ModelFileError)
+    return { kind: 'file', exitCode: error.exitCode, message: error.message };
+  if (error instanceof ChatTemplateError)
+    return { kind: 'template', message: error.message, isInSource: error instanceof TemplateSourceError };
+  const message = error instanceof Error ? error.message : String(error);
+  return { kind: isShortage(error) ? 'shortage' : 'internal', message };
+}
+
+/** The error of a job, as the process has sent it. */
+export function errorOf(failure: Failure): Error {
+  switch (failure.kind) {
+    case 'file':
+      return new ModelFileError(failure.exitCode, failure.message);
+    case 'template':
+      return new (failure.isInSource ? TemplateSourceError : ChatTemplateError)(failure.message);
+    case 'too_long':
+      return new PromptTooLongError(failure.leastTokens);
+    case 'shortage':
+      return new UnavailableError(
+        `The model's reader lacks something of the machine: ${failure.message}.`,
+        1,
+      );
+    case 'called_off':
+      return new CalledOffError('The job was called off.');
+    case 'internal':
+      return new Error(`The model's reader failed: ${failure.message}`);
+  }
+}
+
 /** What a model's reader may cost. */
 export interface ReaderLimits {
   /** The most jobs that may wait. The memory that they hold is bounded by --max-body-bytes-in-flight. */
@@ -119,4 +167,119 @@ export function renderProcessorMs(numMessages: number, inputChars: number): numb
 /** The same for encoding texts: twenty times what the slowest known text takes, a word without end. */
 export function encodeProcessorMs(numChars: number): number {
   return 5_000 + numChars / 100;
+}
+
+/** The most bytes of one part. */
+const partBytes = 2 ** 18;
+
+const arrays = { Uint8Array, Int32Array, Uint32Array } as const;
+type ArrayKind = keyof typeof arrays;
+type SentArray = InstanceType<(typeof arrays)[ArrayKind]>;
+
+/** What a message has in place of an array. */
+interface Place {
+  readonly arrayIndex: number;
+  readonly kind: ArrayKind;
+  readonly length: number;
+}
+
+/**
+ * Messages with large arrays are sent in parts: a vocabulary has many megabytes, and receiving them at once would hold up the
+ * event loop. The first part has the message with a Place for each array, and the others have the bytes of the arrays in order. numBytes: the
+ * bytes of all arrays; undefined for a message without arrays, which is not searched for them.
+ */
+export type Part =
+  | { readonly message: unknown; readonly numBytes: number | undefined }
+  | { readonly bytes: Uint8Array };
+
+/** A message that has no arrays is one part. */
+export function partOf(message: unknown): Part {
+  return { message, numBytes: undefined };
+}
+
+/** The parts of a message whose arrays are members of plain objects, at any depth. */
+export function* partsOf(message: unknown): Generator<Part> {
+  const found: SentArray[] = [];
+  const shape = withPlaces(message, found);
+  yield { message: shape, numBytes: found.reduce((sum, { byteLength }) => sum + byteLength, 0) };
+  for (const { buffer, byteOffset, byteLength } of found) {
+    for (let at = 0; at < byteLength; at += partBytes)
+      yield { bytes: new Uint8Array(buffer, byteOffset + at, Math.min(partBytes, byteLength - at)) };
+  }
+}
+
+function withPlaces(value: unknown, found: SentArray[]): unknown {
+  if (isTypedArray(value)) {
+    const kind = value.constructor.name;
+    if (!isKind(kind)) throw new TypeError(`An array of the kind ${kind} cannot be sent.`);
+    const place: Place = { arrayIndex: found.length, kind, length: value.length };
+    found.push(value as SentArray);
+    return place;
+  }
+  if (!isPlainObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, withPlaces(member, found)]));
+}
+
+function isKind(name: string): name is ArrayKind {
+  return name in arrays;
+}
+
+function isPlainObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
+}
+
+/** Joins the parts of one message after another. */
+export class PartReceiver {
+  #message: unknown;
+  #arrays: SentArray[] = [];
+  #bytes: Uint8Array[] = [];
+  #missingBytes = 0;
+  /** The array that the next bytes belong to, and where in it. */
+  #index = 0;
+  #at = 0;
+
+  /** Returns the message as a member of an object if this part is its last one. */
+  take(part: Part): { readonly message: unknown } | undefined {
+    if ('message' in part) this.#begin(part.message, part.numBytes);
+    else this.#write(part.bytes);
+    return this.#missingBytes === 0 ? { message: this.#message } : undefined;
+  }
+
+  #begin(message: unknown, numBytes: number | undefined): void {
+    this.#arrays = [];
+    this.#message = numBytes === undefined ? message : this.#withArrays(message);
+    this.#bytes = this.#arrays.map(
+      ({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength),
+    );
+    this.#missingBytes = numBytes ?? 0;
+    this.#index = 0;
+    this.#at = 0;
+  }
+
+  #withArrays(value: unknown): unknown {
+    if (!isPlainObject(value)) return value;
+    if (isPlace(value)) {
+      const array = new arrays[value.kind](value.length);
+      this.#arrays[value.arrayIndex] = array;
+      return array;
+    }
+    return Object.fromEntries(
+      Object.entries(value).map(([name, member]) => [name, this.#withArrays(member)]),
+    );
+  }
+
+  /** A part never has bytes of two arrays. */
+  #write(bytes: Uint8Array): void {
+    while (this.#at === this.#bytes[this.#index]?.length) {
+      this.#index++;
+      this.#at = 0;
+    }
+    this.#bytes[this.#index]?.set(bytes, this.#at);
+    this.#at += bytes.length;
+    this.#missingBytes -= bytes.length;
+  }
+}
+
+function isPlace(value: object): value is Place {
+  return 'arrayIndex' in value && 'kind' in value && 'length' in value;
 }

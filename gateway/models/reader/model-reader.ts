@@ -10,9 +10,13 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { UnavailableError } from '../../errors/unavailable-error.ts';
-import type { ChatMessage, ChatTemplate, RenderOptions } from '../../prompt/chat-template.ts';
+import {
+  type ChatMessage,
+  type ChatTemplate,
+  charactersIn,
+  type RenderOptions,
+} from '../../prompt/chat-template.ts';
 import type { TemplateFacts } from '../../prompt/template-features.ts';
-import { charactersIn } from '../../prompt/texts-in.ts';
 import type { ThinkingFormat } from '../../prompt/thinking-format.ts';
 import type { ToolUse } from '../../prompt/tool-call-format.ts';
 import {
@@ -29,8 +33,9 @@ import {
   type ReaderLimits,
   type ReadModel,
   readerLimits,
+  TemplateSourceError,
 } from './messages.ts';
-import { ReaderProcess, ReaderProcessError, readerProgram, TemplateSourceError } from './reader-process.ts';
+import { ReaderProcess, ReaderProcessError, readerProgram } from './reader-process.ts';
 
 /** What a job costs besides its characters, in characters. */
 const jobChars = 1000;

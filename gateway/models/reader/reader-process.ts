@@ -7,21 +7,24 @@ import { type ChildProcess, type ForkOptions, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { bundleOf } from '../../bundle.js';
 import { ModelFileError } from '../../errors/model-file-error.ts';
-import { UnavailableError } from '../../errors/unavailable-error.ts';
-import { ChatTemplateError, PromptTooLongError } from '../../prompt/chat-template.ts';
+import { ChatTemplateError } from '../../prompt/chat-template.ts';
 import { processorMsOf } from '../../system/process-stat.ts';
 import { withSpawnReserve } from '../../system/spawn-reserve.ts';
-import type {
-  Failure,
-  Job,
-  JobKind,
-  JobMessage,
-  Jobs,
-  Phase,
-  ReaderLimits,
-  ReaderReply,
+import {
+  errorOf,
+  type Job,
+  type JobKind,
+  type JobMessage,
+  type Jobs,
+  type Part,
+  PartReceiver,
+  type Phase,
+  partOf,
+  partsOf,
+  type ReaderLimits,
+  type ReaderReply,
+  TemplateSourceError,
 } from './messages.ts';
-import { type Part, PartReceiver, partOf, partsOf } from './parts.ts';
 
 /**
  * not_started: there was no process. killed: the process died, and a new one may succeed at once. silent: it did not answer in
@@ -36,14 +39,6 @@ export class ReaderProcessError extends Error {
     this.kind = kind;
   }
 }
-
-/** The job was called off, and the process works on it no more. */
-export class CalledOffError extends Error {
-  override readonly name = 'CalledOffError';
-}
-
-/** The source of the template is at fault: every conversation would fail. */
-export class TemplateSourceError extends ChatTemplateError {}
 
 interface OpenJob {
   readonly job: Job;
@@ -238,26 +233,6 @@ function excess(job: Job, phase: Phase, verb: 'takes' | 'needs', limit: string):
   if (phase === 'parsing') return new TemplateSourceError(`Parsing the chat template ${verb} ${limit}.`);
   if (phase === 'rendering') return new ChatTemplateError(`The chat template ${verb} ${limit}.`);
   return new Error(`Encoding the text ${verb} ${limit}.`);
-}
-
-function errorOf(failure: Failure): Error {
-  switch (failure.kind) {
-    case 'file':
-      return new ModelFileError(failure.exitCode, failure.message);
-    case 'template':
-      return new (failure.isInSource ? TemplateSourceError : ChatTemplateError)(failure.message);
-    case 'too_long':
-      return new PromptTooLongError(failure.leastTokens);
-    case 'shortage':
-      return new UnavailableError(
-        `The model's reader lacks something of the machine: ${failure.message}.`,
-        1,
-      );
-    case 'called_off':
-      return new CalledOffError('The job was called off.');
-    case 'internal':
-      return new Error(`The model's reader failed: ${failure.message}`);
-  }
 }
 
 function notStarted(error: unknown): string {

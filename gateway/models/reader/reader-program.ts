@@ -1,38 +1,34 @@
 /** The main program of a model's reader, a process of the gateway: see model-reader.ts. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ModelFileError } from '../../errors/model-file-error.ts';
-import { isShortage } from '../../errors/unavailable-error.ts';
 import { ChatRenderer } from '../../prompt/chat-renderer.ts';
-import { ChatTemplateError, PromptTooLongError } from '../../prompt/chat-template.ts';
+import { ChatTemplateError, charactersIn } from '../../prompt/chat-template.ts';
 import { marksIn, templateFacts } from '../../prompt/template-features.ts';
-import { charactersIn } from '../../prompt/texts-in.ts';
 import { BpeTokenizer } from '../../tokenizer/bpe-tokenizer.ts';
-import type { Steps } from '../../tokenizer/steps.ts';
-import { shortTextChars } from '../../tokenizer/tokenizer.ts';
+import { type Steps, shortTextChars } from '../../tokenizer/tokenizer.ts';
 import { asModelFileError, readModel } from '../read-model.ts';
 import {
+  CalledOffError,
   encodeProcessorMs,
-  type Failure,
+  failureOf,
   type JobMessage,
   type JobOf,
   type Jobs,
+  PartReceiver,
   type Phase,
   parseProcessorMs,
+  partOf,
+  partsOf,
   type ReaderReply,
   type ReadModel,
   readProcessorMs,
   renderProcessorMs,
+  TemplateSourceError,
   templateSourceCharsMax,
 } from './messages.ts';
-import { PartReceiver, partOf, partsOf } from './parts.ts';
 
 /** Milliseconds of work after which the process looks for messages: a short job does not wait for a long text. */
 const sliceMs = 5;
-
-class CalledOffError extends Error {}
-
-/** A template that cannot be parsed. */
-class SourceError extends ChatTemplateError {}
 
 /** What jobs need of the model. */
 interface Model {
@@ -147,7 +143,7 @@ function parse(renderer: ChatRenderer): void {
   try {
     renderer.parse();
   } catch (error) {
-    throw error instanceof ChatTemplateError ? new SourceError(error.message) : error;
+    throw error instanceof ChatTemplateError ? new TemplateSourceError(error.message) : error;
   }
 }
 
@@ -178,17 +174,6 @@ async function inSlices<Result>(number: number, steps: Steps<Result>): Promise<R
     while (!next.done && performance.now() < endMs) next = steps.next();
     if (next.done) return next.value;
     await nextTurn();
-    if (calledOff.has(number)) throw new CalledOffError();
+    if (calledOff.has(number)) throw new CalledOffError('The job was called off.');
   }
-}
-
-function failureOf(error: unknown): Failure {
-  if (error instanceof CalledOffError) return { kind: 'called_off' };
-  if (error instanceof PromptTooLongError) return { kind: 'too_long', leastTokens: error.leastTokens };
-  if (error instanceof ModelFileError)
-    return { kind: 'file', exitCode: error.exitCode, message: error.message };
-  if (error instanceof ChatTemplateError)
-    return { kind: 'template', message: error.message, isInSource: error instanceof SourceError };
-  const message = error instanceof Error ? error.message : String(error);
-  return { kind: isShortage(error) ? 'shortage' : 'internal', message };
 }

@@ -1,18 +1,19 @@
 /** The values of `a.b`, `a[b]` and `a[b:c]`. With `a.b` an attribute comes before an item of the same name, as in Jinja. */
-import { bind } from './arguments.ts';
-import { JinjaError } from './jinja-error.ts';
+
 import { requireDefined } from './operators.ts';
 import { stringMethods } from './string-methods.ts';
 import { repr } from './text.ts';
 import {
   type Arguments,
   Attributes,
+  bind,
   Callable,
   type Dict,
   intOf,
   isDict,
   isEqual,
   isList,
+  JinjaError,
   type Key,
   keyOf,
   type List,

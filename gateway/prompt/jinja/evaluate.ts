@@ -1,10 +1,8 @@
 /** Evaluates expressions. */
 import { attributeOf, itemOf, sliceOf } from './attributes.ts';
 import { applyFilter } from './filters.ts';
-import { JinjaError } from './jinja-error.ts';
 import type { ArgumentList, Expression, FilterUse } from './nodes.ts';
 import { compareBy, negated, operate, requireDefined } from './operators.ts';
-import type { Scope } from './scope.ts';
 import { passes } from './tests.ts';
 import {
   type Arguments,
@@ -13,6 +11,7 @@ import {
   isDict,
   isTrue,
   itemsOf,
+  JinjaError,
   type Key,
   keyOf,
   stringOf,
@@ -114,4 +113,27 @@ export function argumentsOf({ positional, named, spreads }: ArgumentList, scope:
     else throw new JinjaError(`** takes a dict, not ${typeName(spread)}`);
   }
   return { positional: values, named: byName };
+}
+
+/** Names and their values. A scope can read the names of the scopes around it, but writes only its own. */
+export class Scope {
+  readonly #parent: Scope | undefined;
+  readonly #values = new Map<string, Value>();
+
+  constructor(parent?: Scope, values: Iterable<readonly [string, Value]> = []) {
+    this.#parent = parent;
+    for (const [name, value] of values) this.set(name, value);
+  }
+
+  get(name: string): Value {
+    for (let scope: Scope | undefined = this; scope !== undefined; scope = scope.#parent) {
+      const value = scope.#values.get(name);
+      if (value !== undefined) return value;
+    }
+    return new Undefined(`'${name}' is undefined`);
+  }
+
+  set(name: string, value: Value): void {
+    this.#values.set(name, value);
+  }
 }

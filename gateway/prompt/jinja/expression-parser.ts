@@ -2,9 +2,10 @@
  * Parses expressions with Jinja's precedence. The methods are ordered from the operators that bind least to those that bind
  * most.
  */
-import { JinjaError } from './jinja-error.ts';
+
 import type { Token } from './lexer.ts';
 import type { ArgumentList, BinaryOperator, Comparison, Expression, FilterUse } from './nodes.ts';
+import { JinjaError } from './values.ts';
 
 const constants: ReadonlyMap<string, null | boolean> = new Map([
   ['true', true],

@@ -1,19 +1,19 @@
 /** The filters: those of Jinja that chat templates use, with tojson as chat templates expect it. */
-import { bind } from './arguments.ts';
+
 import { itemsOfDict } from './attributes.ts';
-import { JinjaError } from './jinja-error.ts';
 import { jsonOf } from './json.ts';
 import { negated } from './operators.ts';
-import { strip } from './python-space.ts';
 import { type Filter, plain, sequenceFilters } from './sequence-filters.ts';
 import { capitalized, replaced } from './string-methods.ts';
-import { textOf } from './text.ts';
+import { strip, textOf } from './text.ts';
 import {
   type Arguments,
+  bind,
   intOf,
   isDict,
   isList,
   isTrue,
+  JinjaError,
   numberOf,
   stringOf,
   typeName,

@@ -1,15 +1,16 @@
 /** The functions that every chat template may call. */
-import { bind } from './arguments.ts';
-import { JinjaError } from './jinja-error.ts';
-import { strftime } from './strftime.ts';
+
+import { strftime } from './formats.ts';
 import { textOf } from './text.ts';
 import {
   type Arguments,
   Attributes,
+  bind,
   Callable,
   intOf,
   isDict,
   itemsOf,
+  JinjaError,
   keyOf,
   stringOf,
   type Value,

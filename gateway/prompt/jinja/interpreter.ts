@@ -1,17 +1,19 @@
 /** Runs the statements of a template. */
-import { bind } from './arguments.ts';
-import { argumentsOf, call, evaluate, filtered } from './evaluate.ts';
-import { JinjaError } from './jinja-error.ts';
+import { argumentsOf, call, evaluate, filtered, Scope } from './evaluate.ts';
+import { globalsAt } from './globals.ts';
 import type { Block, Deployment, FilterUse, ForStatement, MacroStatement, Statement } from './nodes.ts';
-import { Scope } from './scope.ts';
+import { parse } from './parser.ts';
 import { textOf } from './text.ts';
 import {
   type Arguments,
   Attributes,
+  bind,
   Callable,
+  fromJson,
   isEqual,
   isTrue,
   itemsOf,
+  JinjaError,
   Tuple,
   Undefined,
   type Value,
@@ -20,7 +22,7 @@ import {
 /** How a block ended: at its last statement, or at a tag that ends an iteration or its loop. */
 type End = 'done' | 'break' | 'continue';
 
-export class Interpreter {
+class Interpreter {
   #output = '';
 
   /** Runs the block and returns its output. */
@@ -205,5 +207,26 @@ function assign(target: Deployment, value: Value, scope: Scope): void {
         throw new JinjaError(`${items.length} values cannot be assigned to ${target.items.length} names`);
       for (const [index, each] of target.items.entries()) assign(each, items[index] as Value, scope);
     }
+  }
+}
+
+/**
+ * A chat template in the language of Jinja 3.1 as Python runs it, with trim_blocks, lstrip_blocks, loop controls and the
+ * functions that Hugging Face's transformers adds. Unsupported parts of the language are refused by name when the template is
+ * parsed.
+ */
+export class Template {
+  readonly #body: Block;
+
+  /** Throws JinjaError if the source cannot be parsed. */
+  constructor(source: string) {
+    this.#body = parse(source);
+  }
+
+  /** variables: any JSON values. Throws JinjaError for the template's own refusals and for its errors. */
+  render(variables: Readonly<Record<string, unknown>>, now = new Date()): string {
+    const globals = new Scope(undefined, globalsAt(now));
+    const given = Object.entries(variables).map(([name, value]) => [name, fromJson(value)] as const);
+    return new Interpreter().run(this.#body, new Scope(globals, given));
   }
 }

@@ -1,8 +1,8 @@
 /** Writes JSON like Python's json.dumps with ensure_ascii=False, which chat templates expect of the filter tojson. */
-import { JinjaError } from './jinja-error.ts';
+
 import { compareBy } from './operators.ts';
 import { floatText, textOf } from './text.ts';
-import { type Dict, isDict, isList, type Key, typeName, type Value } from './values.ts';
+import { type Dict, isDict, isList, JinjaError, type Key, typeName, type Value } from './values.ts';
 
 export interface JsonStyle {
   /** The indentation of one level; undefined writes everything in one line. */

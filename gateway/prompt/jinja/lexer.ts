@@ -3,8 +3,9 @@
  * behind a tag, and lstrip_blocks removes spaces in front of a tag at the beginning of a line. `{%-` and `-%}` remove all white
  * space on their side, `{%+` and `+%}` switch the two settings off.
  */
-import { JinjaError } from './jinja-error.ts';
-import { spaceClass, strip } from './python-space.ts';
+
+import { spaceClass, strip } from './text.ts';
+import { JinjaError } from './values.ts';
 
 export type Token =
   | { readonly kind: 'text' | 'string' | 'name' | 'operator'; readonly text: string; readonly line: number }

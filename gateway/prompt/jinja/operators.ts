@@ -1,13 +1,14 @@
 /** The operators of expressions, as in Python. */
-import { JinjaError } from './jinja-error.ts';
+
+import { formatted } from './formats.ts';
 import type { BinaryOperator, Comparison } from './nodes.ts';
-import { formatted } from './percent-format.ts';
 import { textOf } from './text.ts';
 import {
   compare,
   contains,
   isEqual,
   isList,
+  JinjaError,
   numberOf,
   Tuple,
   typeName,

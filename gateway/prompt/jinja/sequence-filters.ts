@@ -1,18 +1,19 @@
 /** The filters for sequences. */
-import { bind } from './arguments.ts';
+
 import { itemOf } from './attributes.ts';
-import { JinjaError } from './jinja-error.ts';
 import { operate } from './operators.ts';
 import { passes } from './tests.ts';
 import { textOf } from './text.ts';
 import {
   type Arguments,
+  bind,
   compare,
   isDict,
   isEqual,
   isList,
   isTrue,
   itemsOf,
+  JinjaError,
   lengthOf,
   stringOf,
   Tuple,

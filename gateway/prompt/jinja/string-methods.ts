@@ -1,14 +1,15 @@
 /** The methods of Python's strings. Positions and counts are in code points, and changes of case follow Unicode. */
-import { bind } from './arguments.ts';
-import { formatBraces } from './brace-format.ts';
-import { JinjaError } from './jinja-error.ts';
-import { isSpace, strip } from './python-space.ts';
+
+import { formatBraces } from './formats.ts';
+import { isSpace, strip } from './text.ts';
 import {
   type Arguments,
+  bind,
   intOf,
   isList,
   isTrue,
   itemsOf,
+  JinjaError,
   lengthOf,
   stringOf,
   Tuple,

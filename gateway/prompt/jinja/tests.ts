@@ -1,9 +1,18 @@
 /** The tests that may stand behind `is`. */
 
-import { JinjaError } from './jinja-error.ts';
 import type { Comparison } from './nodes.ts';
 import { compareBy } from './operators.ts';
-import { Callable, isDict, isEqual, isList, numberOf, typeName, Undefined, type Value } from './values.ts';
+import {
+  Callable,
+  isDict,
+  isEqual,
+  isList,
+  JinjaError,
+  numberOf,
+  typeName,
+  Undefined,
+  type Value,
+} from './values.ts';
 
 /** other: the argument of a test that has one. */
 type Test = (value: Value, other: Value) => boolean;

@@ -1,7 +1,8 @@
 /** Checks of what a runner sends, which depend on earlier messages (docs/protocol.md, "Neither end trusts the other"). */
 import type { TokenLogprobs } from '../runner.ts';
 import { ProtocolError } from './frame.ts';
-import type { Embed, Embedding, Generate, Output, PromptLogprobs } from './messages.ts';
+import type { Embedding, Output, PromptLogprobs } from './from-runner.ts';
+import type { Embed, Generate } from './to-runner.ts';
 
 /**
  * Checks what a runner sends about one request, between Generate and the terminal event: indices without gaps, ids within the

@@ -9,13 +9,11 @@ import type { CancelReason, VocabularyFrames } from '../runner.ts';
 import { AnswerCheck, EmbeddingCheck, NoticeRate } from './checks.ts';
 import { encodeFrame, FrameDecoder, maxBytesFromRunner, maxBytesToRunner, ProtocolError } from './frame.ts';
 import { FrameReader, FrameWriter } from './frame-pipes.ts';
-import { decodeFromRunner } from './from-runner.ts';
 import {
-  type Embed,
+  decodeFromRunner,
   type Embedding,
   type Failure,
   type FromRunner,
-  type Generate,
   type Heartbeat,
   type Hello,
   type LoadProgress,
@@ -25,10 +23,10 @@ import {
   type RequestError,
   type Stats,
   type Step,
-} from './messages.ts';
+} from './from-runner.ts';
 import { schedulerCounters } from './scheduler-stats.ts';
 import { type RequestSink, type SentRequest, SentRequests } from './sent-requests.ts';
-import { encodeToRunner } from './to-runner.ts';
+import { type Embed, encodeToRunner, type Generate } from './to-runner.ts';
 
 const maxRequestId = 2 ** 32 - 1;
 

@@ -1,34 +1,19 @@
 /**
- * Decodes a runner's messages from protobuf, and checks every limit that one message alone can break. client.ts checks the
- * rest, which depends on earlier messages.
+ * A runner's messages (proto/runner.proto) as the gateway's own types, decoded from protobuf. Every limit that one message alone
+ * can break is checked here; client.ts checks the rest, which depends on earlier messages.
  */
 import type Long from 'long';
 import { Reader } from 'protobufjs/minimal.js';
 import { escapeControls } from '../../system/printable.ts';
 import type { FirstOutput } from '../answer-times.ts';
-import type { TokenLogprobs } from '../runner.ts';
+import type { RunnerInfo, TokenLogprobs } from '../runner.ts';
 import { ProtocolError } from './frame.ts';
-import {
-  type Embedding,
-  type Failure,
-  type FromRunner,
-  type Heartbeat,
-  type Hello,
-  type LoadProgress,
-  type Output,
-  type Phase,
-  type PromptLogprobs,
-  protocolVersion,
-  type Ready,
-  type RequestError,
-  type RequestErrorCode,
-  type Stats,
-  type Step,
-} from './messages.ts';
 import { runner } from './proto/runner.js';
-import { countersOf } from './scheduler-stats.ts';
+import { countersOf, type SchedulerStats } from './scheduler-stats.ts';
 
 const { v1 } = runner;
+
+export const protocolVersion = 3;
 
 /** Protobuf's wire type of embedded messages. */
 const lengthDelimited = 2;
@@ -46,8 +31,11 @@ const finishReasons: ReadonlyMap<number, Output['finish']> = new Map([
   [v1.FinishReason.FINISH_REASON_MAX_TOKENS, 'max_tokens'],
 ]);
 
+/** What a runner's stepping thread was last seen to begin. */
+export type Phase = 'loading' | 'idle' | 'prefill' | 'decode' | 'mixed' | 'compiling';
+
 /** Maps every member of the schema's enumeration: a member that is added there and not here does not compile. */
-const phases: Readonly<Record<Exclude<runner.v1.Phase, runner.v1.Phase.PHASE_UNSPECIFIED>, Phase>> = {
+const phases: Readonly<Record<Exclude<runner.v1.Phase, 0>, Phase>> = {
   [v1.Phase.PHASE_LOADING]: 'loading',
   [v1.Phase.PHASE_IDLE]: 'idle',
   [v1.Phase.PHASE_PREFILL]: 'prefill',
@@ -57,9 +45,7 @@ const phases: Readonly<Record<Exclude<runner.v1.Phase, runner.v1.Phase.PHASE_UNS
 };
 
 /** Maps every member of the schema's enumeration, as `phases` does. */
-const errorCodes: Readonly<
-  Record<Exclude<runner.v1.ErrorCode, runner.v1.ErrorCode.ERROR_CODE_UNSPECIFIED>, RequestErrorCode>
-> = {
+const errorCodes = {
   [v1.ErrorCode.ERROR_CODE_INVALID_REQUEST]: 'INVALID_REQUEST',
   [v1.ErrorCode.ERROR_CODE_CANCELLED]: 'CANCELLED',
   [v1.ErrorCode.ERROR_CODE_OUT_OF_MEMORY]: 'OUT_OF_MEMORY',
@@ -67,7 +53,19 @@ const errorCodes: Readonly<
   [v1.ErrorCode.ERROR_CODE_DRAINING]: 'DRAINING',
   [v1.ErrorCode.ERROR_CODE_INFERENCE_FAILED]: 'INFERENCE_FAILED',
   [v1.ErrorCode.ERROR_CODE_GRAMMAR_FAILED]: 'GRAMMAR_FAILED',
-};
+} as const satisfies Record<Exclude<runner.v1.ErrorCode, 0>, string>;
+
+export type FromRunner =
+  | Hello
+  | LoadProgress
+  | Ready
+  | Step
+  | PromptLogprobs
+  | Embedding
+  | Stats
+  | Heartbeat
+  | RequestError
+  | Failure;
 
 /** Throws ProtocolError if the bytes are not protobuf, do not hold exactly one known member, or break a limit. */
 export function decodeFromRunner(bytes: Uint8Array): FromRunner {
@@ -112,28 +110,40 @@ function decodeWire(bytes: Uint8Array): runner.v1.FromRunner {
   }
 }
 
-function readHello(hello: runner.v1.Hello.$Properties): Hello {
+export type Hello = Readonly<ReturnType<typeof readHello>>;
+
+function readHello(hello: runner.v1.Hello.$Properties) {
   const version = atLeast(1, 'Hello.protocol_version', hello.protocolVersion);
   // In another protocol version only the version number is sure to have the same meaning, and it must reach the comparison in
   // client.ts.
   const required = version === protocolVersion;
   return {
-    type: 'hello',
+    type: 'hello' as const,
     protocolVersion: version,
     kind: text('Hello.kind', hello.kind, 64, { required }),
     build: text('Hello.build', hello.build, 256),
     numericsId: text('Hello.numerics_id', hello.numericsId, 256, { required }),
+    /** For people; empty: the runner did not say. */
     sandbox: text('Hello.sandbox', hello.sandbox, 512),
   };
 }
 
-function readLoadProgress(progress: runner.v1.LoadProgress.$Properties): LoadProgress {
+export type LoadProgress = Readonly<ReturnType<typeof readLoadProgress>>;
+
+function readLoadProgress(progress: runner.v1.LoadProgress.$Properties) {
   return {
-    type: 'load_progress',
+    type: 'load_progress' as const,
     loadedBytes: counter(progress.loadedBytes),
+    /** 0: not known yet. */
     totalBytes: counter(progress.totalBytes),
   };
 }
+
+/** What a runner reports about itself and its model once it is ready. Hello has the fields left out here. */
+export type Ready = { readonly type: 'ready' } & Omit<
+  RunnerInfo,
+  'kind' | 'build' | 'numericsId' | 'sandbox'
+>;
 
 function readReady(ready: runner.v1.Ready.$Properties): Ready {
   const vocabSize = atLeast(1, 'Ready.vocab_size', ready.vocabSize);
@@ -164,6 +174,23 @@ function readReady(ready: runner.v1.Ready.$Properties): Ready {
     kvCacheType: text('Ready.kv_cache_type', ready.kvCacheType, 64, { required: true }),
     embeddingSize,
   };
+}
+
+/** What one step made for one request. */
+export interface Output {
+  readonly requestId: number;
+  readonly firstIndex: number;
+  readonly tokenIds: readonly number[];
+  readonly finish?: 'stop_id' | 'max_tokens';
+  readonly logprobs?: readonly TokenLogprobs[];
+  /** Set on the first output that a request gets from a runner. */
+  readonly first?: FirstOutput;
+}
+
+export interface Step {
+  readonly type: 'step';
+  readonly step: number;
+  readonly outputs: readonly Output[];
 }
 
 function readStep(step: runner.v1.Step.$Properties): Step {
@@ -238,26 +265,32 @@ function readLogprobs(entry: runner.v1.TokenLogprobs.$Properties): TokenLogprobs
   return { logprob, topIds, topLogprobs };
 }
 
-function readPromptLogprobs(frame: runner.v1.PromptLogprobs.$Properties): PromptLogprobs {
+export type PromptLogprobs = Readonly<ReturnType<typeof readPromptLogprobs>>;
+
+function readPromptLogprobs(frame: runner.v1.PromptLogprobs.$Properties) {
   const logprobs = frame.logprobs ?? [];
   const isGood = logprobs.length >= 1 && logprobs.length <= maxPromptLogprobs;
   check(isGood, 'the number of PromptLogprobs.logprobs', logprobs.length, `1 to ${maxPromptLogprobs}`);
   return {
-    type: 'prompt_logprobs',
+    type: 'prompt_logprobs' as const,
     requestId: atLeast(1, 'PromptLogprobs.request_id', frame.requestId),
+    /** Index in the prompt of the first token in this frame. */
     firstIndex: atLeast(1, 'PromptLogprobs.first_index', frame.firstIndex),
     logprobs: logprobs.map(readLogprobs),
   };
 }
 
-function readEmbedding(embedding: runner.v1.Embedding.$Properties): Embedding {
+export type Embedding = Readonly<ReturnType<typeof readEmbedding>>;
+
+function readEmbedding(embedding: runner.v1.Embedding.$Properties) {
   const values = Float32Array.from(embedding.values ?? []);
   const at = values.findIndex((value) => !Number.isFinite(value));
   if (at >= 0) check(false, `Embedding.values[${at}]`, values[at] as number, 'a finite number');
   return {
-    type: 'embedding',
+    type: 'embedding' as const,
     requestId: atLeast(1, 'Embedding.request_id', embedding.requestId),
     values,
+    /** As for tokens; prefillUs ends when the vector is computed. */
     first: {
       numCachedTokens: embedding.numCachedTokens ?? 0,
       queuedUs: counter(embedding.queuedUs),
@@ -265,6 +298,8 @@ function readEmbedding(embedding: runner.v1.Embedding.$Properties): Embedding {
     },
   };
 }
+
+export type Stats = { readonly type: 'stats' } & SchedulerStats;
 
 function readStats(stats: runner.v1.Stats.$Properties): Stats {
   return {
@@ -279,9 +314,11 @@ function readStats(stats: runner.v1.Stats.$Properties): Stats {
   };
 }
 
-function readHeartbeat(heartbeat: runner.v1.Heartbeat.$Properties): Heartbeat {
+export type Heartbeat = Readonly<ReturnType<typeof readHeartbeat>>;
+
+function readHeartbeat(heartbeat: runner.v1.Heartbeat.$Properties) {
   return {
-    type: 'heartbeat',
+    type: 'heartbeat' as const,
     phase: known(phases, 'Heartbeat.phase', heartbeat.phase),
     step: counter(heartbeat.step),
     numRequests: heartbeat.numRequests ?? 0,
@@ -289,21 +326,27 @@ function readHeartbeat(heartbeat: runner.v1.Heartbeat.$Properties): Heartbeat {
   };
 }
 
-function readRequestError(error: runner.v1.RequestError.$Properties): RequestError {
+export type RequestError = Readonly<ReturnType<typeof readRequestError>>;
+
+function readRequestError(error: runner.v1.RequestError.$Properties) {
   return {
-    type: 'request_error',
+    type: 'request_error' as const,
     requestId: atLeast(1, 'RequestError.request_id', error.requestId),
     code: known(errorCodes, 'RequestError.code', error.code),
     message: text('RequestError.message', error.message, maxSentenceBytes),
   };
 }
 
-function readFailure(failure: runner.v1.Failure.$Properties): Failure {
+export type Failure = Readonly<ReturnType<typeof readFailure>>;
+
+function readFailure(failure: runner.v1.Failure.$Properties) {
   return {
-    type: 'failure',
+    type: 'failure' as const,
     exitCode: atLeast(1, 'Failure.exit_code', failure.exitCode),
     message: text('Failure.message', failure.message, maxSentenceBytes),
+    /** The device that the model could not be loaded for; empty: the runner did not say. */
     device: text('Failure.device', failure.device, 256),
+    // Set only where memory was missing; availableBytes may be unknown even then.
     ...(failure.requiredBytes == null ? {} : { requiredBytes: counter(failure.requiredBytes) }),
     ...(failure.availableBytes == null ? {} : { availableBytes: counter(failure.availableBytes) }),
   };

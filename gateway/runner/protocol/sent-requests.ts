@@ -1,6 +1,6 @@
 import type { AnswerCheck, EmbeddingCheck } from './checks.ts';
 import { ProtocolError } from './frame.ts';
-import type { Embedding, Output, PromptLogprobs, RequestError } from './messages.ts';
+import type { Embedding, Output, PromptLogprobs, RequestError } from './from-runner.ts';
 
 /** More empty steps in a row than the open requests have tokens: steps that a Cancel has emptied, and messages that cross. */
 export const maxNeedlessSteps = 1024;

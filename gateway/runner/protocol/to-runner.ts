@@ -5,6 +5,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import Long from 'long';
 import {
+  type GenerateRequest,
   type Grammar,
   type GrammarKind,
   maxGrammarBytes,
@@ -12,12 +13,51 @@ import {
   type VocabularyFrames,
 } from '../runner.ts';
 import { encodeFrame, maxBytesToRunner } from './frame.ts';
-import type { Embed, ToRunner, Vocabulary } from './messages.ts';
 import { runner } from './proto/runner.js';
 
 const { v1 } = runner;
 
 const maxSaltBytes = 32;
+
+/** A request as a runner gets it: prompt and emitted tokens together. */
+export interface Generate
+  extends Pick<
+    GenerateRequest,
+    | 'maxTokens'
+    | 'minTokens'
+    | 'stopIds'
+    | 'sampling'
+    | 'topLogprobs'
+    | 'promptLogprobs'
+    | 'cacheSalt'
+    | 'grammar'
+  > {
+  readonly requestId: number;
+  readonly tokenIds: readonly number[];
+  readonly numEmitted: number;
+}
+
+export interface Embed extends Pick<Generate, 'requestId' | 'tokenIds' | 'cacheSalt'> {
+  readonly pooling: Pooling;
+}
+
+/** A part of the spellings of the model's tokens: those from firstId on. numTokens and numBytes count all parts together. */
+interface Vocabulary {
+  readonly numTokens: number;
+  readonly numBytes: number;
+  readonly firstId: number;
+  readonly lengths: readonly number[];
+  readonly spellings: Uint8Array;
+}
+
+export type ToRunner =
+  | ({ readonly type: 'generate' } & Generate)
+  | ({ readonly type: 'embed' } & Embed)
+  /** isComplete: the answer needs no more tokens, so it counts as finished. */
+  | { readonly type: 'cancel'; readonly requestId: number; readonly isComplete?: boolean }
+  | { readonly type: 'pause' | 'resume'; readonly requestId: number }
+  | { readonly type: 'drain' }
+  | ({ readonly type: 'vocabulary' } & Vocabulary);
 
 const grammarKinds: Readonly<Record<GrammarKind, runner.v1.GrammarKind>> = {
   json_schema: v1.GrammarKind.GRAMMAR_KIND_JSON_SCHEMA,

@@ -1,6 +1,6 @@
 /** Decides from how a runner died what is done about it: the table "Exit statuses" of docs/protocol.md. */
 import type { RunnerCommand, RunnerExit } from '../process/process.ts';
-import type { Failure, Phase } from '../protocol/messages.ts';
+import type { Failure, Phase } from '../protocol/from-runner.ts';
 
 /**
  * Why the gateway ended a runner. violation: it broke the protocol. version: it speaks another version of it. timeout: it did

@@ -2,7 +2,8 @@
  * All that another runner needs to go on with a request: the request itself and every token that has come. Nothing else is
  * needed, because the random generator has no state and penalties count the ids (docs/protocol.md, "Continuing a stream").
  */
-import type { Embed, Generate, Output, PromptLogprobs } from '../protocol/messages.ts';
+import type { Output, PromptLogprobs } from '../protocol/from-runner.ts';
+import type { Embed, Generate } from '../protocol/to-runner.ts';
 import type { GenerateRequest, SamplingParams, ThinkingLimit, TokenLogprobs } from '../runner.ts';
 
 export class GenerationState {

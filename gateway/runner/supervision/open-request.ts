@@ -6,7 +6,7 @@ import { ANONYMOUS, type Caller } from '../../system/caller.ts';
 import type { QueueItem } from '../../system/fair-queue.ts';
 import type { FirstOutput } from '../answer-times.ts';
 import type { RunnerClient } from '../protocol/client.ts';
-import type { Embedding, Output, PromptLogprobs, RequestError } from '../protocol/messages.ts';
+import type { Embedding, Output, PromptLogprobs, RequestError } from '../protocol/from-runner.ts';
 import type { RequestSink } from '../protocol/sent-requests.ts';
 import {
   type CancelReason,

@@ -14,10 +14,9 @@ import type { RunnerClient } from '../protocol/client.ts';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../runner.ts';
 import type { AdmissionLimits } from './admission-limits.ts';
 import type { RequestInFlight } from './exit-policy.ts';
-import { bestRunner, prefixHashes } from './known-prefixes.ts';
 import { OpenRequest } from './open-request.ts';
 import { fingerprintOf, type Quarantine } from './quarantine.ts';
-import { ScheduledRunner } from './scheduled-runner.ts';
+import { bestRunner, prefixHashes, ScheduledRunner } from './scheduled-runner.ts';
 
 /** Deaths without a new token in between, the last of them in an isolation run, that put a request into quarantine. */
 export const maxCrashCount = 2;

@@ -1,4 +1,4 @@
-import type { Hello, Ready, Stats } from '../protocol/messages.ts';
+import type { Hello, Ready, Stats } from '../protocol/from-runner.ts';
 import {
   CountersOverLives,
   type SchedulerCounters,
@@ -9,52 +9,32 @@ import type { RunnerInfo } from '../runner.ts';
 /** What the runners of one place have reported: the last messages of the current one, and counters summed over all of them. */
 export class RunnerStatusCache {
   readonly #counters = new CountersOverLives();
-  #hello: Hello | undefined;
-  #info: RunnerInfo | undefined;
-  #stats: SchedulerStats | undefined;
+  /** Hello of the runner that was started last. */
+  hello: Hello | undefined;
+  /** Facts about the runner that is ready now, or was last. */
+  info: RunnerInfo | undefined;
+  /** The last Stats of the runner that serves. */
+  stats: SchedulerStats | undefined;
   /** 0 to 1 while a model loads. */
   loadProgress: number | undefined;
   numFreeBlocks: number | undefined;
-
-  /** Hello of the runner that was started last. */
-  get hello(): Hello | undefined {
-    return this.#hello;
-  }
-
-  /** Facts about the runner that is ready now, or was last. */
-  get info(): RunnerInfo | undefined {
-    return this.#info;
-  }
-
-  /** The last Stats of the runner that serves. */
-  get stats(): SchedulerStats | undefined {
-    return this.#stats;
-  }
 
   get counters(): SchedulerCounters {
     return this.#counters.sum();
   }
 
-  onSpawned(): void {
-    this.#hello = undefined;
-  }
-
-  onHello(hello: Hello): void {
-    this.#hello = hello;
-  }
-
   onReady({ type: _, ...ready }: Ready): RunnerInfo {
-    if (this.#hello === undefined) throw new Error('A runner was ready before its Hello.');
-    const { kind, build, numericsId, sandbox } = this.#hello;
-    this.#info = { kind, build, numericsId, sandbox, ...ready };
+    if (this.hello === undefined) throw new Error('A runner was ready before its Hello.');
+    const { kind, build, numericsId, sandbox } = this.hello;
+    this.info = { kind, build, numericsId, sandbox, ...ready };
     this.loadProgress = undefined;
     // Heartbeats during the load report no free blocks.
     this.numFreeBlocks = ready.numBlocks;
-    return this.#info;
+    return this.info;
   }
 
   onStats({ type: _, ...stats }: Stats): void {
-    this.#stats = stats;
+    this.stats = stats;
     this.#counters.update(stats);
   }
 
@@ -62,7 +42,7 @@ export class RunnerStatusCache {
   onLost(): void {
     this.loadProgress = undefined;
     this.numFreeBlocks = undefined;
-    this.#stats = undefined;
+    this.stats = undefined;
     this.#counters.endLife();
   }
 }

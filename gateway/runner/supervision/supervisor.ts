@@ -2,7 +2,7 @@ import { isShortage } from '../../errors/unavailable-error.ts';
 import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
 import { type RunnerCommand, readOomKills, type Spawn, spawnRunner } from '../process/process.ts';
 import type { RunnerClient } from '../protocol/client.ts';
-import type { Ready } from '../protocol/messages.ts';
+import type { Ready } from '../protocol/from-runner.ts';
 import type { RunnerInfo, RunnerState } from '../runner.ts';
 import {
   type Death,
@@ -250,7 +250,7 @@ export class RunnerSupervisor {
     if (!this.#events.isWanted()) return;
     const { limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
     const spec = this.#spec;
-    this.heard.onSpawned();
+    this.heard.hello = undefined;
     const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
     const support = {
       spawn,
@@ -262,7 +262,9 @@ export class RunnerSupervisor {
     };
     const used = spec.command();
     const session = new RunnerSession(used, this.#needsCanary, support, {
-      onHello: (hello) => this.heard.onHello(hello),
+      onHello: (hello) => {
+        this.heard.hello = hello;
+      },
       onLoadProgress: (fraction) => {
         this.heard.loadProgress = fraction;
         // All bytes are loaded before the runner is ready, so onReady reports the last step.

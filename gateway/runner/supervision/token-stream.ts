@@ -6,7 +6,7 @@
  */
 
 import type { FirstOutput } from '../answer-times.ts';
-import type { Output } from '../protocol/messages.ts';
+import type { Output } from '../protocol/from-runner.ts';
 import type { GenerationError, TokenBatch, TokenLogprobs, TokenSink } from '../runner.ts';
 
 /** The bound on buffered tokens. Resuming empties the buffer, so no second, lower mark is needed. */

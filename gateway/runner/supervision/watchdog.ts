@@ -7,7 +7,7 @@
  * pause of the gateway itself counts as one tick, however long it is.
  */
 import type { Clock, Timer } from '../../system/clock.ts';
-import type { Heartbeat, Phase } from '../protocol/messages.ts';
+import type { Heartbeat, Phase } from '../protocol/from-runner.ts';
 
 export interface WatchdogLimits {
   /** The longest time without a heartbeat, which comes once a second. */

@@ -2,7 +2,7 @@
  * Reads JSON from the bytes of a file value by value, without making a million strings and objects. What it reads is checked as
  * strictly as by JSON.parse (RFC 8259); for what it skips it only finds the end.
  */
-import { TokenizerError } from '../tokenizer-error.ts';
+import { TokenizerError } from '../tables.ts';
 
 /** The bytes are not JSON. JSON.parse then makes the message. */
 export class JsonFault extends Error {

@@ -4,9 +4,8 @@
  */
 import { decodeUtf8 } from '../packed-texts.ts';
 import { JsonBytes, JsonFault } from './json-bytes.ts';
-import { type MergeEntries, readMerges } from './merge-entries.ts';
-import { TokenEntries } from './token-entries.ts';
-import { readVocab } from './vocab.ts';
+import { type MergeEntries, readMerges } from './merges.ts';
+import { readVocab, TokenEntries } from './token-entries.ts';
 
 export interface LargeParts {
   /** The file with an empty object in place of the vocabulary and an empty array in place of the merges, if it has them. */

@@ -3,7 +3,7 @@
  * the model has never seen.
  */
 import * as z from 'zod';
-import { TokenizerError } from '../tokenizer-error.ts';
+import { TokenizerError } from '../tables.ts';
 
 const addedToken = z.object({
   id: z.int().min(0),

@@ -1,5 +1,8 @@
 /** Tokens in the order of a file, with their ids. A hash table finds them by the text that the file has. */
 import { decodeUtf8, hashOf } from '../packed-texts.ts';
+import { TokenizerError } from '../tables.ts';
+import { JsonBytes } from './json-bytes.ts';
+import { shown } from './schema.ts';
 
 const none = -1;
 /** Hash, entry, start and length. A look-up reads only these and the text. */
@@ -143,4 +146,35 @@ export class TokenEntries {
 /** mask: the length of the slots' array minus 1. */
 function firstSlotOf(hash: number, mask: number): number {
   return ((hash ^ (hash >>> 15)) * slotInts) & mask;
+}
+
+/** The most tokens of a vocabulary. All ids are smaller than this. */
+export const tokensMax = 2 ** 20;
+
+/**
+ * Reads the vocabulary of a tokenizer.json: an object of tokens and their ids. json: at the beginning of the object. Throws
+ * TokenizerError or JsonFault.
+ */
+export function readVocab(json: JsonBytes): TokenEntries {
+  const entries = new TokenEntries();
+  /** For each entry with an invalid id: the place of that id in the file. A later id of the same token may be valid. */
+  const faults = new Map<number, number>();
+  json.object((token) => {
+    const entry = entries.put(token.bytes, token.start, token.end, none);
+    if (entry === tokensMax)
+      throw new TokenizerError(
+        `its vocabulary has more than ${tokensMax} tokens, which are the most that are allowed`,
+      );
+    if (faults.size > 0) faults.delete(entry);
+    const { at } = json;
+    const small = json.smallNumber();
+    const id = small === none ? json.value() : small;
+    if (typeof id === 'number' && Number.isInteger(id) && id >= 0 && id < tokensMax) entries.setId(entry, id);
+    else faults.set(entry, at);
+  });
+  for (const [entry, at] of faults)
+    throw new TokenizerError(
+      `its token ${shown(entries.textOf(entry))} has the id ${shown(new JsonBytes(json.bytes, at).value())}; ids are integers from 0 to ${tokensMax - 1}`,
+    );
+  return entries;
 }

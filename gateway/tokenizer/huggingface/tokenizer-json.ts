@@ -1,18 +1,15 @@
 /** Makes the tables of the tokenizer that a tokenizer.json describes, read as Hugging Face's tokenizers library reads it. */
-import { packAddedTokens } from '../added-token-table.ts';
-import { crossingsOf } from '../crossings.ts';
-import { newMergeSlots } from '../merge-table.ts';
-import type { PackedTexts } from '../packed-texts.ts';
-import type { AddedToken, TokenizerTables } from '../tables.ts';
-import { TextIndex } from '../text-index.ts';
-import { TokenizerError } from '../tokenizer-error.ts';
+import { packAddedTokens } from '../added-tokens.ts';
+import { newMergeSlots } from '../merges.ts';
+import { type PackedTexts, TextIndex, TextPacker } from '../packed-texts.ts';
+import { crossingsOf } from '../sentencepiece.ts';
+import { type AddedToken, TokenizerError, type TokenizerTables } from '../tables.ts';
 import { byteOfToken, roles, type Vocabulary, vocabularyOf } from '../vocabulary.ts';
-import { formOf, type TextForm } from './form.ts';
+import { formOf, surroundingsOf, type TextForm } from './form.ts';
 import { largePartsOf } from './large-parts.ts';
 import { mergesOf } from './merges.ts';
-import { surroundingsOf } from './post-processor.ts';
 import { type AddedTokenJson, parseTokenizerJson, shown } from './schema.ts';
-import { packedTexts, type Tokens, tokensOf } from './tokens.ts';
+import { type TokenEntries, tokensMax } from './token-entries.ts';
 
 /** What other files of the folder say about special tokens. */
 export interface SpecialTokens {
@@ -121,4 +118,74 @@ function requireAllBytes({ texts, index, byteIds }: Vocabulary): void {
   if (byte < 0) return;
   const name = `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`;
   throw new TokenizerError(`it has byte_fallback, but its vocabulary has no token ${name}`);
+}
+
+const none = -1;
+
+export interface Tokens {
+  readonly entries: TokenEntries;
+  /** The entry of each id; -1 for an id without a token. */
+  readonly entryOf: Int32Array;
+  /** For each id: 1 if it is in the model's own vocabulary. */
+  readonly isOfModel: Uint8Array;
+}
+
+/**
+ * Finds the text that each id of a tokenizer.json stands for. entries: the vocabulary, to which the added tokens are added.
+ * vocabSize: the number of ids of the model, which no id may reach; 0 if it is unknown. Throws TokenizerError.
+ */
+export function tokensOf(entries: TokenEntries, added: readonly AddedTokenJson[], vocabSize: number): Tokens {
+  const numOfModel = entries.length;
+  let numTokens = vocabSize;
+  for (let entry = 0; entry < numOfModel; entry++) numTokens = Math.max(numTokens, entries.idOf(entry) + 1);
+  for (const { id, content } of added) {
+    if (id >= tokensMax)
+      throw new TokenizerError(
+        `its added token ${shown(content)} has the id ${id}; at most ${tokensMax - 1} is allowed`,
+      );
+    numTokens = Math.max(numTokens, id + 1);
+  }
+  if (numOfModel === 0) throw new TokenizerError('its vocabulary is empty');
+  if (vocabSize > 0 && numTokens > vocabSize)
+    throw new TokenizerError(
+      `its tokenizer has the token ${numTokens - 1}, but its config.json says that the model has ${vocabSize} tokens`,
+    );
+  const entryOf = new Int32Array(numTokens).fill(none);
+  const isOfModel = new Uint8Array(numTokens);
+  for (let entry = 0; entry < numOfModel; entry++) {
+    const id = entries.idOf(entry);
+    const other = entryOf[id] as number;
+    if (other !== none) throw bothHaveId(entries, other, entries.textOf(entry), id);
+    entryOf[id] = entry;
+    isOfModel[id] = 1;
+  }
+  for (const { id, content } of added) {
+    const other = entryOf[id] as number;
+    if (other !== none && entries.textOf(other) !== content) throw bothHaveId(entries, other, content, id);
+    // A text with several ids gets the highest of them when it is looked up.
+    const found = entries.findText(content);
+    entryOf[id] = entries.putText(content, Math.max(id, found === none ? none : entries.idOf(found)));
+  }
+  return { entries, entryOf, isOfModel };
+}
+
+/** The text of each id, empty for an id without a token. */
+function packedTexts({ entries, entryOf }: Tokens): PackedTexts {
+  const packer = new TextPacker(entryOf.length, entryOf.length * 8);
+  for (const entry of entryOf) {
+    if (entry === none) {
+      packer.begin(0);
+      packer.end(0);
+      continue;
+    }
+    const { bytes, at } = packer.begin(entries.lengthOf(entry));
+    packer.end(entries.copyTo(entry, bytes, at));
+  }
+  return packer.finish();
+}
+
+function bothHaveId(entries: TokenEntries, one: number, other: string, id: number): TokenizerError {
+  return new TokenizerError(
+    `the tokens ${shown(entries.textOf(one))} and ${shown(other)} both have the id ${id}`,
+  );
 }

@@ -10,7 +10,7 @@ import {
   maxBytesFromRunner,
   maxBytesToRunner,
 } from '../../../gateway/runner/protocol/frame.ts';
-import { protocolVersion } from '../../../gateway/runner/protocol/messages.ts';
+import { protocolVersion } from '../../../gateway/runner/protocol/from-runner.ts';
 import { runner } from '../../../gateway/runner/protocol/proto/runner.js';
 import { benchVocabSize } from './bench-model.ts';
 

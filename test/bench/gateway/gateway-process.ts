@@ -4,7 +4,7 @@
  */
 
 import { createApp } from '../../../gateway/app.ts';
-import { modelIdentity } from '../../../gateway/models/model-identity.ts';
+import { modelIdentity } from '../../../gateway/models/model-slot.ts';
 import { ObservedRunner, TimeLimit } from '../../../gateway/runner/observed-runner.ts';
 import { RunnerPool } from '../../../gateway/runner/supervision/runner-pool.ts';
 import { createHttpServer, listen } from '../../../gateway/server/http-server.ts';

@@ -2,8 +2,7 @@ import { cpSync, mkdirSync, renameSync, rmSync, symlinkSync, utimesSync, writeFi
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { modelIdentity } from '../../../gateway/models/model-identity.ts';
-import { ModelSlot } from '../../../gateway/models/model-slot.ts';
+import { ModelSlot, modelIdentity } from '../../../gateway/models/model-slot.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 
 const test = suite('model identity');

@@ -1,13 +1,13 @@
-import { pathToFileURL } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type BuiltPage, readBuiltPage } from '../../../gateway/playground/built-page.ts';
-import type { Playground } from '../../../gateway/playground/playground.ts';
 import { loopbackOnly } from '../../../gateway/server/guard/guard.ts';
 import { close, createHttpServer, listen } from '../../../gateway/server/http-server.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { httpLimits } from '../../fixtures/http-limits.ts';
 import { keysOf } from '../../fixtures/keys.ts';
+import { recordedCases, wordsOf } from '../../fixtures/recorded-cases.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 
 const test = suite('playground');
@@ -21,7 +21,6 @@ const FILES: Readonly<Record<string, string>> = {
   'icon-C3.svg': '<svg/>',
   'README.md': 'not of the page',
 };
-const ASSETS = ['/playground/main-A1.js', '/playground/page-B2.css', '/playground/icon-C3.svg'];
 
 const folder = temporaryFolder();
 const url = pathToFileURL(`${folder.path}/`);
@@ -35,17 +34,68 @@ function pageOf(canKill = false): BuiltPage {
   return page;
 }
 
-/** A server with a page. `killRunner` is as the test wants. */
-function setUp({
-  guard = loopbackOnly,
-  ...changes
-}: Partial<Playground> & { guard?: typeof loopbackOnly } = {}) {
-  const playground = { page: pageOf(), killRunner: undefined, ...changes };
-  return testApp({ playground, guard });
+/** What browsers are told of each page. */
+const SAME_FOR_ALL =
+  /^(content-security-policy|x-content-type-options|referrer-policy|cross-origin-resource-policy)$/;
+
+/** The answer to a line `RULES METHOD PATH BODY HEADERS`: status, headers and content, and which runners were killed. */
+async function answerTo(line: string): Promise<string> {
+  const words = wordsOf(line);
+  const at = words.findIndex((word) => /^[A-Z]+$/.test(word));
+  const rules = words.slice(0, at);
+  const [method = '', path = '', ...rest] = words.slice(at);
+  const killed: number[] = [];
+  const canKill = rules.includes('kill');
+  const killRunner = (pid: number): boolean => pid === 4711 && killed.push(pid) > 0;
+  const page = rules.includes('unbuilt') ? undefined : pageOf(canKill);
+  const { app } = testApp({
+    ...(rules.includes('none') ? {} : { playground: { page, killRunner: canKill ? killRunner : undefined } }),
+    guard: { ...loopbackOnly, apiKeys: rules.includes('keys') ? keysOf([KEY], [ADMIN]) : undefined },
+  });
+  const body = rest.find((word) => word.startsWith('{')) ?? null;
+  const sent = rest.filter((word) => word !== body).map((header) => header.split(/:(.*)/s, 2));
+  const type = body === null ? {} : { 'content-type': 'application/json' };
+  const headers = {
+    ...type,
+    ...Object.fromEntries(sent.map(([name, value]) => [name, value?.replace('ETAG', etag) ?? ''])),
+  };
+  const response = await app.request(path, { method, body, headers });
+  const told = [...response.headers].filter(([name]) => !/^x-(correlation|request)-id$/.test(name));
+  const policies = told.filter(([name]) => SAME_FOR_ALL.test(name));
+  const isPage = policies.length === 4 && policies.every(([name, value]) => POLICIES[name] === value);
+  return [
+    `${response.status}${isPage ? ' with the policies of the page' : ''}`,
+    ...told
+      .filter(([name]) => !isPage || !SAME_FOR_ALL.test(name))
+      .map(([name, value]) => `  ${name}: ${value.replace(etag, 'ETAG')}`),
+    `  ${await response.text()}`,
+    ...(killed.length > 0 ? [`  killed ${killed}`] : []),
+  ].join('\n');
 }
 
+const POLICIES: Readonly<Record<string, string>> = {
+  'content-security-policy':
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-resource-policy': 'same-origin',
+};
+
+/** The tag of the page. */
+let etag = '';
+test.before(async () => {
+  const { get } = testApp({ playground: { page: pageOf(), killRunner: undefined } });
+  etag = (await get('/')).headers.get('etag') ?? '';
+  assert.match(etag, /^"[\w-]{22}"$/);
+});
+
+recordedCases(test, fileURLToPath(new URL('routes.cases.txt', import.meta.url)), answerTo);
+
 test('the page comes over a socket as a whole, its HEAD without it, and is known again', async () => {
-  const server = createHttpServer(setUp().app.fetch, httpLimits);
+  const server = createHttpServer(
+    testApp({ playground: { page: pageOf(), killRunner: undefined } }).app.fetch,
+    httpLimits,
+  );
   const address = await listen(server, { host: '127.0.0.1', port: 0 });
   const root = `http://127.0.0.1:${'port' in address ? address.port : 0}/`;
   try {
@@ -68,125 +118,6 @@ test('the page comes over a socket as a whole, its HEAD without it, and is known
     server.closeAllConnections();
     await close(server);
   }
-});
-
-test('the page and its files are served with their types, and nothing else of the folder', async () => {
-  const { get } = setUp();
-  const index = await get('/');
-  assert.is(index.status, 200);
-  assert.is(index.headers.get('content-type'), 'text/html; charset=utf-8');
-  assert.is(await index.text(), FILES['index.html']);
-  const types = ['text/javascript; charset=utf-8', 'text/css; charset=utf-8', 'image/svg+xml'];
-  for (const [index, path] of ASSETS.entries()) {
-    const response = await get(path);
-    assert.is(response.headers.get('content-type'), types[index]);
-    assert.is(await response.text(), FILES[path.split('/').at(-1) as string]);
-  }
-  for (const path of [
-    '/playground',
-    '/playground/',
-    '/playground/index.html',
-    '/playground/README.md',
-    '/index.html',
-    '/playground/..%2fmain.js',
-  ])
-    assert.is((await get(path)).status, 404, path);
-});
-
-test('the page runs only its own files, sends no referrer and cannot be framed', async () => {
-  const { get } = setUp();
-  for (const path of ['/', ...ASSETS]) {
-    const { headers } = await get(path);
-    assert.is(
-      headers.get('content-security-policy'),
-      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    );
-    assert.is(headers.get('x-content-type-options'), 'nosniff');
-    assert.is(headers.get('referrer-policy'), 'no-referrer');
-    assert.is(headers.get('cross-origin-resource-policy'), 'same-origin');
-  }
-});
-
-test('files whose names have a hash are kept for ever; the page itself is asked for each time', async () => {
-  const { get, app } = setUp();
-  for (const path of ASSETS)
-    assert.is((await get(path)).headers.get('cache-control'), 'public, max-age=31536000, immutable');
-  const { headers } = await get('/');
-  assert.is(headers.get('cache-control'), 'no-cache');
-  const etag = headers.get('etag') as string;
-  assert.match(etag, /^"[\w-]{22}"$/);
-  for (const known of [etag, `W/${etag}`, `"other", ${etag}`]) {
-    const again = await app.request('/', { headers: { 'if-none-match': known } });
-    assert.equal([again.status, await again.text(), again.headers.get('etag')], [304, '', etag]);
-  }
-  assert.is((await app.request('/', { headers: { 'if-none-match': '"other"' } })).status, 200);
-  const dev = testApp({ playground: { page: pageOf(true), killRunner: () => true } });
-  assert.is.not((await dev.get('/')).headers.get('etag'), etag, 'another page');
-});
-
-test('HEAD says what GET would, and other methods are refused', async () => {
-  const { app } = setUp();
-  const head = await app.request('/', { method: 'HEAD' });
-  assert.equal(
-    [head.status, await head.text(), head.headers.get('content-length')],
-    [200, '', String(FILES['index.html']?.length)],
-  );
-  const post = await app.request('/', { method: 'POST' });
-  assert.equal([post.status, post.headers.get('allow')], [405, 'GET, HEAD']);
-});
-
-test('with keys the page alone wants none, and whoever asks by another name or from elsewhere is refused it', async () => {
-  const guard = { ...loopbackOnly, apiKeys: keysOf([KEY]) };
-  const { app } = setUp({ guard });
-  for (const path of ['/', ...ASSETS]) {
-    assert.is((await app.request(path)).status, 200, path);
-    assert.is((await app.request(path, { headers: { host: 'evil.example' } })).status, 403, path);
-    assert.is((await app.request(path, { headers: { origin: 'http://evil.example' } })).status, 403, path);
-  }
-  for (const path of ['/playground/', '/playground/other.js', '//', '/v1/models'])
-    assert.is((await app.request(path)).status, 401, path);
-});
-
-test('a server without a playground has nothing at /, and one whose page was not built says what to do', async () => {
-  assert.is((await testApp().get('/')).status, 404);
-  assert.is((await testApp().get(ASSETS[0] as string)).status, 404);
-  const missing = readBuiltPage(false, new URL('nowhere/', url));
-  assert.is(missing, undefined);
-  const { get } = testApp({ playground: { page: missing, killRunner: undefined } });
-  const response = await get('/');
-  assert.is(response.status, 404);
-  assert.match(await response.text(), 'The playground was not built: run make.');
-});
-
-test('a kill requires permission and a runner of this server', async () => {
-  const killed: number[] = [];
-  const killRunner = (pid: number): boolean => pid === 4711 && killed.push(pid) > 0;
-  const off = setUp();
-  assert.is((await off.post('/runner/kill', { pid: 4711 })).status, 404);
-  assert.match(await (await off.get('/')).text(), 'data-kill="off"');
-
-  const { get, post } = setUp({ page: pageOf(true), killRunner });
-  assert.match(await (await get('/')).text(), 'data-kill="on"');
-  const other = await post('/runner/kill', { pid: 1 });
-  assert.is(other.status, 404);
-  assert.match(await other.text(), 'No runner of this server has the process id 1.');
-  for (const body of [{}, { pid: '4711' }, { pid: 4711, signal: 9 }])
-    assert.is((await post('/runner/kill', body)).status, 400, JSON.stringify(body));
-  assert.equal(killed, []);
-  const response = await post('/runner/kill', { pid: 4711 });
-  assert.equal([response.status, await response.json()], [200, { status: 'killed' }]);
-  assert.equal(killed, [4711]);
-});
-
-test('with keys, to kill a runner wants an operator’s', async () => {
-  const guard = { ...loopbackOnly, apiKeys: keysOf([KEY], [ADMIN]) };
-  const { post } = setUp({ guard, killRunner: () => true });
-  const status = async (headers: Record<string, string>) =>
-    (await post('/runner/kill', { pid: 4711 }, headers)).status;
-  assert.is(await status({}), 401);
-  assert.is(await status({ authorization: `Bearer ${KEY}` }), 403);
-  assert.is(await status({ authorization: `Bearer ${ADMIN}` }), 200);
-  assert.is(await status({ authorization: `Bearer ${ADMIN}`, origin: 'http://evil.example' }), 403);
 });
 
 test('the built page has no inline script or style, and its files exist', () => {

@@ -13,8 +13,7 @@ import {
 } from '../../../gateway/prompt/chat-template.ts';
 import { marksIn } from '../../../gateway/prompt/template-features.ts';
 import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
-import { finish } from '../../../gateway/tokenizer/steps.ts';
-import type { Tokenizer } from '../../../gateway/tokenizer/tokenizer.ts';
+import { finish, type Tokenizer } from '../../../gateway/tokenizer/tokenizer.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { tinyModel, tinyModelWithTemplate } from '../../fixtures/tiny-model.ts';
 import { tinyId } from '../../fixtures/tiny-vocabulary.ts';

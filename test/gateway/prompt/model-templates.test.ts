@@ -4,11 +4,10 @@ import { existsSync, readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ChatRenderer, type PromptTokenizer } from '../../../gateway/prompt/chat-renderer.ts';
-import { Template } from '../../../gateway/prompt/jinja/template.ts';
+import { Template } from '../../../gateway/prompt/jinja/interpreter.ts';
 import { marksIn } from '../../../gateway/prompt/template-features.ts';
 import type { TextSegment } from '../../../gateway/tokenizer/added-tokens.ts';
-import { finish, type Steps } from '../../../gateway/tokenizer/steps.ts';
-import type { Tokenizer } from '../../../gateway/tokenizer/tokenizer.ts';
+import { finish, type Steps, type Tokenizer } from '../../../gateway/tokenizer/tokenizer.ts';
 import { byteTokenizer } from '../../fixtures/byte-model.ts';
 
 interface Golden {

@@ -2,12 +2,12 @@ import { existsSync, readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ToolCallParser } from '../../../gateway/generation/tool-call-parser.ts';
-import { mistralListFormat, toolUseOf } from '../../../gateway/prompt/tool-call-format.ts';
+import { mistralListFormat, shortId, toolUseOf } from '../../../gateway/prompt/tool-call-format.ts';
 import { toolTemplate } from '../../fixtures/tool-template.ts';
 
-/** The families of published templates; docs/tools.md says the same. */
+const test = suite('tool call format');
 
-const test = suite('tool-call-format');
+/** The families of published templates; docs/tools.md says the same. */
 
 const published: Readonly<Record<string, string>> = {
   qwen2_5: 'hermes',
@@ -132,6 +132,14 @@ test('XML on one line and XML on several lines are different formats', () => {
 test('a template that writes its calls as a list is of no known family', () => {
   const list = '{{ tools }}<tool_call>\\n[{"name": "x", "arguments": {}}]</tool_call>';
   assert.is(useOf(list), 'unknown');
+});
+
+test('an id gets 9 letters and digits, the same each time, and keeps those that it has', () => {
+  assert.is(shortId('abc123DEF'), 'abc123DEF');
+  const ids = ['call_1', 'call_2', 'toolu_0123456789', '', 'abc-23DEF'].map(shortId);
+  assert.is(new Set(ids).size, ids.length);
+  for (const id of ids) assert.match(id, /^[a-zA-Z0-9]{9}$/);
+  assert.is(shortId('call_1'), ids[0]);
 });
 
 test.run();

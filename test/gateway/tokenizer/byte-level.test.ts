@@ -2,7 +2,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { decodeAll } from '../../../gateway/generation/text-decoder.ts';
 import type { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
-import { charOfByte } from '../../../gateway/tokenizer/byte-alphabet.ts';
+import { charOfByte } from '../../../gateway/tokenizer/vocabulary.ts';
 import { assertLinear } from '../../fixtures/linear.ts';
 import { Random } from '../../fixtures/random.ts';
 import { tinyModel } from '../../fixtures/tiny-model.ts';

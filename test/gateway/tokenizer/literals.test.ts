@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { LiteralFinder } from '../../../gateway/tokenizer/literals.ts';
-import { TokenizerError } from '../../../gateway/tokenizer/tokenizer-error.ts';
+import { TokenizerError } from '../../../gateway/tokenizer/tables.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 
 const test = suite('literals');

@@ -1,8 +1,8 @@
 /** How much of a long word is merged before others have their turn. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { MergeTable, newMergeSlots } from '../../../gateway/tokenizer/merge-table.ts';
-import { finish, type Steps } from '../../../gateway/tokenizer/steps.ts';
+import { MergeTable, newMergeSlots } from '../../../gateway/tokenizer/merges.ts';
+import { finish, type Steps } from '../../../gateway/tokenizer/tokenizer.ts';
 import { WordMerger } from '../../../gateway/tokenizer/word-merger.ts';
 import { Random } from '../../fixtures/random.ts';
 

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { JinjaError } from '../../../../gateway/prompt/jinja/jinja-error.ts';
-import { Template } from '../../../../gateway/prompt/jinja/template.ts';
+import { Template } from '../../../../gateway/prompt/jinja/interpreter.ts';
+import { JinjaError } from '../../../../gateway/prompt/jinja/values.ts';
 
 const test = suite('jinja/template');
 const golden: {

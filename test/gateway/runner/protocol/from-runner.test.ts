@@ -1,77 +1,42 @@
-import Long from 'long';
+import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ProtocolError } from '../../../../gateway/runner/protocol/frame.ts';
 import { decodeFromRunner } from '../../../../gateway/runner/protocol/from-runner.ts';
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
+import { recordedCases } from '../../../fixtures/recorded-cases.ts';
 
 const { v1 } = runner;
 
-const hello = { protocolVersion: 3, kind: 'cpu', numericsId: 'cpu-1' };
-const ready = {
-  modelIdentity: 'm',
-  architecture: 'llama',
-  vocabSize: 10,
-  maxModelLen: 100,
-  maxNumSeqs: 4,
-  maxNumBatchedTokens: 64,
-  blockSize: 32,
-  numBlocks: 4,
-  kvCacheType: 'f16',
-};
-
-function decode(message: runner.v1.FromRunner.$Properties) {
-  return decodeFromRunner(v1.FromRunner.encode(message).finish());
-}
-
-function refuses(message: runner.v1.FromRunner.$Properties, sentence: RegExp) {
-  assert.throws(
-    () => decode(message),
-    (error: unknown) =>
-      error instanceof ProtocolError && error.kind === 'field' && sentence.test(error.message),
-  );
-}
-
 const test = suite('messages from the runner');
 
-test('hello and ready name what is missing', () => {
-  refuses({ hello: { ...hello, kind: '' } }, /nothing as Hello\.kind/);
-  refuses({ hello: { ...hello, protocolVersion: 0 } }, /0 as Hello\.protocol_version/);
-  refuses(
-    { hello: { ...hello, kind: 'k'.repeat(65) } },
-    /length of Hello\.kind; it must be at most 64 bytes/,
-  );
-  for (const field of Object.keys(ready)) {
-    const { [field as keyof typeof ready]: _, ...rest } = ready;
-    refuses({ ready: rest }, /Ready\./);
+/** A value of a message, from what stands for it. */
+function toValue(_: string, value: unknown): unknown {
+  if (value === 'NaN') return Number.NaN;
+  if (value === '@mixed') return v1.Phase.PHASE_MIXED;
+  const [, list, repeated, count] = /^(?:(\[.*\])|(.))\*(\d+)$/.exec(String(value)) ?? [];
+  if (repeated !== undefined) return repeated.repeat(Number(count));
+  return list === undefined ? value : Array(Number(count)).fill(JSON.parse(list)[0]);
+}
+
+function readingOf(line: string): string {
+  const message = JSON.parse(line, toValue) as runner.v1.FromRunner.$Properties;
+  try {
+    return JSON.stringify(decodeFromRunner(v1.FromRunner.encode(message).finish()));
+  } catch (error) {
+    assert.instance(error, ProtocolError);
+    assert.is((error as ProtocolError).kind, 'field');
+    return (error as ProtocolError).message;
   }
-  refuses({ ready: { ...ready, vocabSize: 2 ** 24 + 1 } }, /16777217 as Ready\.vocab_size/);
-  refuses({ ready: { ...ready, blockSize: 48 } }, /48 as Ready\.block_size; it must be a power of two/);
-});
+}
 
-test('a hello of another version is readable whatever else it lacks', () => {
-  const message = decode({ hello: { protocolVersion: 4 } });
-  assert.is(message.type === 'hello' && message.protocolVersion, 4);
-});
+recordedCases(test, fileURLToPath(new URL('from-runner.cases.txt', import.meta.url)), readingOf);
 
-test('outputs are held to their limits', () => {
-  const step = (output: runner.v1.Output.$Properties) => ({ step: { step: Long.ONE, outputs: [output] } });
-  refuses({ step: {} }, /0 as Step\.step/);
-  refuses(step({ tokenIds: [1] }), /0 as Output\.request_id/);
-  refuses(step({ requestId: 1, tokenIds: new Array(65).fill(1) }), /65 as the number of Output\.token_ids/);
-  refuses(step({ requestId: 1 }), /0 as the number of Output\.token_ids; it must be 1 to 64/);
-  refuses(
-    step({ requestId: 1, tokenIds: [1], finishReason: 9 as runner.v1.FinishReason }),
-    /9 as Output\.finish_reason/,
-  );
-  const logprobs = (entry: runner.v1.TokenLogprobs.$Properties) =>
-    step({ requestId: 1, tokenIds: [1], logprobs: [entry] });
-  refuses(
-    logprobs({ topIds: new Array(21).fill(1), topLogprobs: new Array(21).fill(-1) }),
-    /21 as the number/,
-  );
-  refuses(logprobs({ topIds: [1, 2], topLogprobs: [-1] }), /1 as the number of top_logprobs/);
-  refuses(logprobs({ logprob: Number.NaN }), /NaN as a log-probability/);
+test('prompt scores may be as many as 256 in a frame', () => {
+  const logprobs = new Array(256).fill({ logprob: -1 });
+  const frame = v1.FromRunner.encode({ promptLogprobs: { requestId: 7, firstIndex: 1, logprobs } }).finish();
+  const message = decodeFromRunner(frame);
+  assert.is(message.type === 'prompt_logprobs' && message.logprobs.length, 256);
 });
 
 test('a frame with two members is refused, whatever they are, before they are decoded', () => {
@@ -92,64 +57,6 @@ test('a frame with two members is refused, whatever they are, before they are de
         error instanceof ProtocolError && error.message === 'A frame holds more than one message.',
     );
   }
-});
-
-test('enumerations without a known value are refused', () => {
-  refuses({ heartbeat: {} }, /0 as Heartbeat\.phase/);
-  refuses({ requestError: { requestId: 1 } }, /0 as RequestError\.code/);
-  refuses({ requestError: { requestId: 1, code: 99 as runner.v1.ErrorCode } }, /99 as RequestError\.code/);
-});
-
-test('sentences of a runner cannot forge lines or clear a terminal', () => {
-  const message = decode({ failure: { exitCode: 65, message: 'a\nb\u001b[2J\u202e' } });
-  assert.is(message.type === 'failure' && message.message, 'a\\u000ab\\u001b[2J\\u202e');
-  refuses({ failure: { exitCode: 65, message: 'x'.repeat(4097) } }, /4097 as the length of Failure\.message/);
-});
-
-test('a first output belongs to an output of its step', () => {
-  const step = (...firstOutputs: runner.v1.FirstOutput.$Properties[]) => ({
-    step: { step: Long.ONE, outputs: [{ requestId: 7, tokenIds: [1] }], firstOutputs },
-  });
-  const times = { queuedUs: Long.fromInt(5), prefillUs: Long.fromInt(6) };
-  const message = decode(step({ requestId: 7, numCachedTokens: 4, ...times }));
-  const first = { numCachedTokens: 4, queuedUs: 5, prefillUs: 6 };
-  assert.equal(message.type === 'step' && message.outputs, [
-    { requestId: 7, firstIndex: 0, tokenIds: [1], first },
-  ]);
-  refuses(step({}), /0 as FirstOutput\.request_id/);
-  refuses(
-    step({ requestId: 8 }),
-    /8 as FirstOutput\.request_id; it must be the id of an output in the same step/,
-  );
-  refuses(
-    step({ requestId: 7 }, { requestId: 7 }),
-    /7 as FirstOutput\.request_id; it must be sent at most once in a step/,
-  );
-});
-
-test('prompt scores are bounded and begin after the first token', () => {
-  const frame = (firstIndex: number, count: number) => ({
-    promptLogprobs: { requestId: 7, firstIndex, logprobs: new Array(count).fill({ logprob: -1 }) },
-  });
-  const message = decode(frame(1, 256));
-  assert.is(message.type === 'prompt_logprobs' && message.logprobs.length, 256);
-  refuses(frame(1, 257), /257 as the number of PromptLogprobs\.logprobs; it must be 1 to 256/);
-  refuses(frame(1, 0), /0 as the number of PromptLogprobs\.logprobs/);
-  refuses(frame(0, 1), /0 as PromptLogprobs\.first_index/);
-  refuses({ promptLogprobs: { firstIndex: 1, logprobs: [{}] } }, /0 as PromptLogprobs\.request_id/);
-  const nan = { requestId: 7, firstIndex: 1, logprobs: [{ logprob: Number.NaN }] };
-  refuses({ promptLogprobs: nan }, /NaN as a log-probability/);
-});
-
-test('statistics and the mixed phase arrive', () => {
-  const busyUs = Long.fromString('12345678901');
-  const message = decode({ stats: { numWaiting: 1, numPreemptions: Long.fromInt(2), busyUs } });
-  assert.is(message.type, 'stats');
-  if (message.type !== 'stats') return;
-  assert.equal([message.numWaiting, message.numPreemptions, message.busyUs], [1, 2, 12345678901]);
-  assert.equal([message.numRunning, message.numGeneratedTokens, message.memoryBytes], [0, 0, 0]);
-  const heartbeat = decode({ heartbeat: { phase: v1.Phase.PHASE_MIXED } });
-  assert.is(heartbeat.type === 'heartbeat' && heartbeat.phase, 'mixed');
 });
 
 test.run();

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { FrameDecoder, maxBytesToRunner } from '../../../../gateway/runner/protocol/frame.ts';
-import type { Generate } from '../../../../gateway/runner/protocol/messages.ts';
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
+import type { Generate } from '../../../../gateway/runner/protocol/to-runner.ts';
 import {
   encodeToRunner,
   maxSpellingBytes,

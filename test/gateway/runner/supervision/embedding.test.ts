@@ -2,8 +2,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { Embeddings, embeddingRequest } from '../../../../gateway/generation/embeddings.ts';
-import type { GenerateRequest, Runner } from '../../../../gateway/runner/runner.ts';
-import { GenerationError } from '../../../../gateway/runner/runner.ts';
+import { type GenerateRequest, GenerationError, type Runner } from '../../../../gateway/runner/runner.ts';
 import { fakeEmbedding, fakeModelIdentity } from '../../../fixtures/fake-tokens.ts';
 import {
   collectExact,

@@ -2,7 +2,7 @@
 
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { modelIdentity } from '../../../../gateway/models/model-identity.ts';
+import { modelIdentity } from '../../../../gateway/models/model-slot.ts';
 import { Backoff } from '../../../../gateway/runner/supervision/restarts.ts';
 import type { RunnerFailure, RunnerSpec } from '../../../../gateway/runner/supervision/runner-spec.ts';
 import { batchesOf } from '../../../fixtures/batches.ts';

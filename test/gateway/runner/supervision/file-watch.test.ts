@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { modelIdentity } from '../../../../gateway/models/model-identity.ts';
+import { modelIdentity } from '../../../../gateway/models/model-slot.ts';
 import { FileWatch } from '../../../../gateway/runner/supervision/file-watch.ts';
 import { within } from '../../../fixtures/within.ts';
 

@@ -7,7 +7,7 @@ import {
   maxAffinityBlocks,
   maxKnownBlocks,
   prefixHashes,
-} from '../../../../gateway/runner/supervision/known-prefixes.ts';
+} from '../../../../gateway/runner/supervision/scheduled-runner.ts';
 import { requestOf } from '../../../fixtures/requests.ts';
 
 const test = suite('known prefixes');

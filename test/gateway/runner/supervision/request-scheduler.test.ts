@@ -5,9 +5,9 @@ import { type AnswerEnd, TextStream } from '../../../../gateway/generation/text-
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../../../../gateway/runner/runner.ts';
 import { AdmissionLimits } from '../../../../gateway/runner/supervision/admission-limits.ts';
-import { affinityBlockTokens } from '../../../../gateway/runner/supervision/known-prefixes.ts';
 import { Quarantine } from '../../../../gateway/runner/supervision/quarantine.ts';
 import { RequestScheduler } from '../../../../gateway/runner/supervision/request-scheduler.ts';
+import { affinityBlockTokens } from '../../../../gateway/runner/supervision/scheduled-runner.ts';
 import { pauseAboveTokens } from '../../../../gateway/runner/supervision/token-stream.ts';
 import { ANONYMOUS } from '../../../../gateway/system/caller.ts';
 import { byteTokenizer } from '../../../fixtures/byte-model.ts';

@@ -5,7 +5,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { RunnerExit } from '../../../../gateway/runner/process/process.ts';
 import { encodeFrame, maxBytesFromRunner } from '../../../../gateway/runner/protocol/frame.ts';
-import { protocolVersion } from '../../../../gateway/runner/protocol/messages.ts';
+import { protocolVersion } from '../../../../gateway/runner/protocol/from-runner.ts';
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
 import type { Death } from '../../../../gateway/runner/supervision/exit-policy.ts';
 import { defaultSessionLimits, RunnerSession } from '../../../../gateway/runner/supervision/session.ts';

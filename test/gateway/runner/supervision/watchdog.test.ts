@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import type { Heartbeat } from '../../../../gateway/runner/protocol/messages.ts';
+import type { Heartbeat } from '../../../../gateway/runner/protocol/from-runner.ts';
 import {
   defaultWatchdogLimits,
   maxStepTimes,

@@ -2,8 +2,8 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type LargeParts, largePartsOf } from '../../../../gateway/tokenizer/huggingface/large-parts.ts';
-import { mergeInts } from '../../../../gateway/tokenizer/huggingface/merge-entries.ts';
-import { TokenizerError } from '../../../../gateway/tokenizer/tokenizer-error.ts';
+import { mergeInts } from '../../../../gateway/tokenizer/huggingface/merges.ts';
+import { TokenizerError } from '../../../../gateway/tokenizer/tables.ts';
 import { Random } from '../../../fixtures/random.ts';
 import { tinyTokenizerJson } from '../../../fixtures/tiny-tokenizer-json.ts';
 

@@ -1,3 +1,4 @@
+import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { decodeAll } from '../../../../gateway/generation/text-decoder.ts';
@@ -6,8 +7,9 @@ import {
   type SpecialTokens,
   tablesOfTokenizerJson,
 } from '../../../../gateway/tokenizer/huggingface/tokenizer-json.ts';
-import { finish } from '../../../../gateway/tokenizer/steps.ts';
-import { TokenizerError } from '../../../../gateway/tokenizer/tokenizer-error.ts';
+import { TokenizerError } from '../../../../gateway/tokenizer/tables.ts';
+import { finish } from '../../../../gateway/tokenizer/tokenizer.ts';
+import { recordedCases } from '../../../fixtures/recorded-cases.ts';
 import { tinySentencePieceJson, tinyTokenizerJson } from '../../../fixtures/tiny-tokenizer-json.ts';
 
 const test = suite('tokenizer.json');
@@ -144,75 +146,10 @@ test('Metaspace puts the space where it says', async () => {
   assert.equal(texts(await metaspace('first'), ' a', plain), [' a']);
 });
 
-test('parts of another kind are refused by name', () => {
-  const json = (changes: object) => tinyTokenizerJson(changes as Record<string, unknown>);
-  assert.match(
-    fault(tinyTokenizerJson({}, { type: 'Unigram' })),
-    'a model of the type "Unigram"; supported: BPE',
-  );
-  assert.match(
-    fault(json({ normalizer: { type: 'Lowercase' } })),
-    'normalizer of the type "Lowercase"; supported',
-  );
-  assert.match(
-    fault(json({ post_processor: { type: 'BertProcessing' } })),
-    'post-processor of the type "BertProcessing"',
-  );
-  const byteLevel = { type: 'ByteLevel', add_prefix_space: false };
-  const split = (changes: object) =>
-    json({
-      pre_tokenizer: {
-        type: 'Sequence',
-        pretokenizers: [
-          { type: 'Split', pattern: { Regex: '(a+)+$' }, behavior: 'Isolated', ...changes },
-          byteLevel,
-        ],
-      },
-    });
-  assert.match(fault(split({})), 'splits by "(a+)+$", which is not supported');
-  assert.match(
-    fault(split({ pattern: { Regex: '\\p{N}' }, behavior: 'MergedWithNext' })),
-    'the behavior "MergedWithNext"',
-  );
-  assert.match(
-    fault(json({ pre_tokenizer: { type: 'ByteLevel', add_prefix_space: true } })),
-    'add_prefix_space',
-  );
-  assert.match(
-    fault(json({ pre_tokenizer: { type: 'BertPreTokenizer' } })),
-    'neither a pre-tokenizer that ends in ByteLevel',
-  );
-  assert.match(fault(tinyTokenizerJson({}, { dropout: 0.1 })), 'dropout');
-  assert.match(fault(tinyTokenizerJson({}, { end_of_word_suffix: '</w>' })), 'end_of_word_suffix');
-});
-
-test('damaged or misleading files are refused with the fault', () => {
-  for (const value of [null, 1, [], 'x', {}, { model: 1 }]) assert.match(fault(value), 'is not valid');
-  assert.match(fault(tinyTokenizerJson({}, { vocab: {} })), 'vocabulary is empty');
-  assert.match(fault(tinyTokenizerJson({}, { vocab: { a: 0, b: 0 } })), 'both have the id 0');
-  assert.match(fault(tinyTokenizerJson({}, { vocab: { a: -1 } })), 'has the id -1');
-  assert.match(fault(tinyTokenizerJson({}, { vocab: { a: 1.5 } })), 'has the id 1.5');
-  assert.match(fault(tinyTokenizerJson({}, { vocab: { a: 2 ** 31 } })), 'ids are integers from 0 to 1048575');
-  assert.match(fault(added({ id: 2 ** 30 })), 'at most 1048575 is allowed');
-  assert.match(fault(added({ id: 0 })), 'both have the id 0');
-  assert.match(
-    fault(tinyTokenizerJson({}, { merges: ['h e', 'x y z'] })),
-    'merge 1, "x y z", does not join two tokens',
-  );
-  assert.match(fault(tinyTokenizerJson({}, { merges: [7] })), 'merge 0, 7, does not join two tokens');
-  assert.match(fault(tinyTokenizerJson({}, { merges: ['h e', ['h', 'e']] })), 'occurs twice');
-  const ids = {
-    type: 'TemplateProcessing',
-    single: [{ SpecialToken: { id: 'x' } }, { Sequence: { id: 'A' } }],
-  };
-  assert.match(
-    fault(tinyTokenizerJson({ post_processor: { ...ids, special_tokens: { x: { ids: [99_999] } } } })),
-    'has the token 99999, which does not exist',
-  );
-  assert.match(
-    fault(tinyTokenizerJson({ post_processor: { ...ids, special_tokens: {} } })),
-    'has no ids for it',
-  );
+recordedCases(test, fileURLToPath(new URL('tokenizer-json.cases.txt', import.meta.url)), (line) => {
+  const { whole, model, added: token, ...changes } = JSON.parse(line);
+  if (whole !== undefined) return fault(whole);
+  return fault(token === undefined ? tinyTokenizerJson(changes, model) : added(token));
 });
 
 test('a token named __proto__ is a token', async () => {

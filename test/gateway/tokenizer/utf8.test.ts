@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { tokenText } from '../../../gateway/tokenizer/token-text.ts';
+import { tokenText } from '../../../gateway/tokenizer/utf8.ts';
 
 const test = suite('the text of a token');
 

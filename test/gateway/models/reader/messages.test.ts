@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { PartReceiver, partOf, partsOf } from '../../../../gateway/models/reader/parts.ts';
+import { PartReceiver, partOf, partsOf } from '../../../../gateway/models/reader/messages.ts';
 
 const test = suite('parts');
 const longest = 2 ** 18;

@@ -1,4 +1,0 @@
-/** An error of a template, or a message that the template raises, as text for the client. */
-export class JinjaError extends Error {
-  override readonly name = 'JinjaError';
-}
