@@ -19,6 +19,11 @@ export function endedBy({ reason }: AnswerEnd): EndedBy {
   return reason === 'time_limit' ? { ended_by: reason } : {};
 }
 
+/** Both, for APIs that have them in one place. */
+export function marks(end: AnswerEnd): Mark & EndedBy {
+  return { ...endedBy(end), ...mark(end) };
+}
+
 export const timingsSchema = z.object({
   queue_ms: z.number().nullable(),
   prefill_ms: z.number().nullable(),

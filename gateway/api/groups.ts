@@ -1,6 +1,6 @@
 import type { RouteGroup } from '../server/route-group.ts';
 import { anthropicGroup } from './anthropic/routes.ts';
-import { nativeGroup } from './native/group.ts';
+import { nativeGroup } from './native/routes.ts';
 import { ollamaGroup } from './ollama/routes.ts';
 import { openAiGroup } from './openai/routes.ts';
 import { operatorGroup, probeGroup } from './operator/routes.ts';

@@ -27,7 +27,6 @@ import {
   type TokenConstraints,
   tokensLeft,
 } from './prompt.ts';
-import { answerStructure } from './structure.ts';
 import {
   askedBehind,
   ignoredHints,
@@ -35,7 +34,7 @@ import {
   requireNothing,
   type ThinkingPrompt,
 } from './thinking.ts';
-import { offerTools, type ToolOffer } from './tool-offer.ts';
+import { answerStructure, offerTools, type ToolOffer } from './tool-offer.ts';
 import { type ModelWish, readModel, type UsableModel, useModel } from './use-model.ts';
 import { WholeAnswer, whileWanted } from './whole-answer.ts';
 

@@ -1,11 +1,11 @@
 import type { ApiError } from '../errors/api-error.ts';
 import type { AnswerEnd, AnswerPart } from '../generation/text-stream.ts';
 import type { ChatMessage, RenderOptions } from '../prompt/chat-template.ts';
-import type { GenerateRequest, Grammar, SamplingParams } from '../runner/runner.ts';
+import type { GenerateRequest, SamplingParams } from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { TokenConstraints } from './prompt.ts';
 import type { ThinkingWish } from './thinking.ts';
-import type { ToolWish } from './tool-offer.ts';
+import type { AnswerForm, ToolWish } from './tool-offer.ts';
 import type { FinishedChoice } from './whole-answer.ts';
 
 /**
@@ -18,8 +18,7 @@ export interface Call {
   readonly isStreamed: boolean;
   readonly input: ConversationInput | PromptInput;
   readonly tools?: ToolWish | undefined;
-  /** The form of the answer. field: its name in the body. */
-  readonly format?: { readonly field: string; readonly grammar: Grammar } | undefined;
+  readonly format?: AnswerForm | undefined;
   readonly thinking: ThinkingWish;
   /** What differs from neutral sampling. */
   readonly sampling: Partial<Omit<SamplingParams, 'seed' | 'allowedTokenIds' | 'bannedTokenIds'>>;

@@ -1,9 +1,10 @@
 import { ApiError, shown } from '../errors/api-error.ts';
+import { spellingsOf } from '../generation/spellings.ts';
 import { type CallSyntax, markOf } from '../generation/tool-call-parser.ts';
 import type { Model } from '../models/model.ts';
 import type { ToolDefinition } from '../prompt/chat-template.ts';
 import { callMarks, type ToolCallFormat } from '../prompt/tool-call-format.ts';
-import { type Grammar, maxGrammarBytes } from '../runner/runner.ts';
+import { type GenerateRequest, type Grammar, maxGrammarBytes } from '../runner/runner.ts';
 import { formatOfGrammar, maxJsonWhitespace } from './structural-tag.ts';
 import { markedFormat, type OfferedTool, toolGrammar } from './tool-grammar.ts';
 import { kindsOf, UnwritableSchema, WrittenParameters } from './written-arguments.ts';
@@ -166,4 +167,47 @@ function noTools({ id }: Asked, field: string, what: string): ApiError {
 
 function refusal(param: string, message: string): ApiError {
   return new ApiError({ status: 400, code: 'unsupported_parameter', message, param });
+}
+
+/** The form of an answer. field: its name in the body. */
+export interface AnswerForm {
+  readonly field: string;
+  readonly grammar: Grammar;
+}
+
+type Structure = Pick<GenerateRequest, 'grammar' | 'vocabulary'>;
+
+/** The structure of an answer: the form alone if no tool can be called, otherwise the offer's, which includes the form. */
+export async function answerStructure(
+  format: AnswerForm | undefined,
+  offer: ToolOffer | undefined,
+  model: Pick<Model, 'id' | 'tokenizer'>,
+  stopIds: readonly number[],
+): Promise<Structure> {
+  const isForm = format !== undefined && offer?.calls === undefined;
+  if (isForm) return structureBy(format.field, format.grammar, model, stopIds);
+  return offer === undefined ? {} : structureBy('tools', offer.grammar, model, stopIds);
+}
+
+/**
+ * The grammar and the vocabulary, for the runner. Throws a 400 if the model cannot follow a grammar. name: the field that
+ * errors name.
+ */
+async function structureBy(
+  name: string,
+  grammar: Grammar,
+  { id, tokenizer }: Pick<Model, 'id' | 'tokenizer'>,
+  stopIds: readonly number[],
+): Promise<Structure> {
+  if (stopIds.length === 0) {
+    const message = `${name} needs a token that ends the answer, and the model "${id}" has none; name one in stop_token_ids.`;
+    throw new ApiError({ status: 400, code: 'invalid_request', message, param: name });
+  }
+  try {
+    return { grammar, vocabulary: await spellingsOf(tokenizer) };
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    const message = `${name} cannot be followed with this model: ${error.message}`;
+    throw new ApiError({ status: 400, code: 'unsupported_parameter', message, param: name, cause: error });
+  }
 }

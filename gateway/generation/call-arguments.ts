@@ -1,5 +1,5 @@
 import type { ParameterFormat, ToolCallFormat } from '../prompt/tool-call-format.ts';
-import { begunUnits } from './begun-mark.ts';
+import { begunUnits } from './stop-matcher.ts';
 
 /** Reads the arguments of one tool call from text that comes in pieces, and gives them as pieces of JSON. */
 

@@ -22,6 +22,11 @@ import { appendCalls, type CallPiece, type CallSyntax, ToolCallParser } from './
 
 export type EndReason = 'eos' | 'stop_sequence' | 'max_tokens' | 'time_limit';
 
+/** Whether more tokens would have followed if they had been allowed. */
+export function isCutShort({ reason }: Pick<AnswerEnd, 'reason'>): boolean {
+  return reason === 'max_tokens' || reason === 'time_limit';
+}
+
 /** Text that became certain with one token. */
 interface TextPiece {
   readonly text: string;

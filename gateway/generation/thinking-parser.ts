@@ -1,7 +1,7 @@
 import type { ThinkingFormat } from '../prompt/thinking-format.ts';
 import type { ThinkingLimit } from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import { begunUnits } from './begun-mark.ts';
+import { begunUnits } from './stop-matcher.ts';
 import { decodeAll } from './text-decoder.ts';
 
 /** How an answer thinks, if it thinks at all. */

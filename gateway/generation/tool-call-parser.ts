@@ -1,6 +1,6 @@
 import type { ToolCallFormat } from '../prompt/tool-call-format.ts';
-import { begunUnits } from './begun-mark.ts';
 import { type ArgumentsReader, argumentsReader, type KindOf } from './call-arguments.ts';
+import { begunUnits } from './stop-matcher.ts';
 
 /** How the calls of one answer are written. */
 export interface CallSyntax {
@@ -46,7 +46,7 @@ interface ParsedText {
 }
 
 /** The longest name of a tool, in UTF-16 units. A longer one is text. */
-export const maxToolNameUnits = 64;
+const maxToolNameUnits = 64;
 
 type State = 'text' | 'name' | 'id' | 'arguments' | 'end' | 'list' | 'gap';
 

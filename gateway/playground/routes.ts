@@ -1,6 +1,6 @@
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
-import { nativeGroup } from '../api/native/group.ts';
+import { nativeGroup } from '../api/native/routes.ts';
 import { ApiError } from '../errors/api-error.ts';
 import type { Answer, Operation, RouteGroup } from '../server/route-group.ts';
 import type { PageFile } from './built-page.ts';

@@ -11,7 +11,7 @@ import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
 import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import { jsonText, RawJson } from '../../json/json-text.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
-import { endedBy, mark } from '../answer-fields.ts';
+import { marks } from '../answer-fields.ts';
 import {
   type AnthropicErrorBody,
   anthropicErrorBody,
@@ -65,8 +65,7 @@ function stopOf(message: Message, end: AnswerEnd): Stop {
   return {
     stop_reason: stopReason(message, end),
     stop_sequence: end.stopMatched,
-    ...endedBy(end),
-    ...mark(end),
+    ...marks(end),
   };
 }
 

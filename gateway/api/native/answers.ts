@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import type { ApiError } from '../../errors/api-error.ts';
 import { timingsSchema } from '../answer-fields.ts';
 
 /** The answers of the native routes: the types that the encoders use, and the schemas in /openapi.json. */
@@ -67,3 +68,24 @@ export const tokenizedSchema = z
   .meta({ title: 'Tokens' });
 export const detokenizedSchema = z.object({ content: z.string() }).meta({ title: 'Detokenized' });
 export const promptSchema = z.object({ prompt: z.string() }).meta({ title: 'Prompt' });
+
+/** The body of a native error: all fields at fault, or a code and whether a retry can help. */
+export function nativeErrorBody(error: ApiError): object {
+  if (error.fieldErrors.length > 0) return { errors: error.fieldErrors };
+  return { code: error.code.toUpperCase(), message: error.message, retriable: error.retriable };
+}
+
+const fieldError = z.object({
+  field: z.string(),
+  constraint: z.string(),
+  message: z.string(),
+  value: z.string().optional(),
+});
+
+/** The forms of the body. */
+export const nativeErrorSchema = z
+  .union([
+    z.object({ errors: z.array(fieldError) }),
+    z.object({ code: z.string(), message: z.string(), retriable: z.boolean() }),
+  ])
+  .meta({ title: 'NativeError' });

@@ -5,10 +5,9 @@ import { requireToolTemplate } from '../../calls/tool-offer.ts';
 import { readModel } from '../../calls/use-model.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { parseBody } from '../body.ts';
-import { chatMessages } from '../chat-message.ts';
+import { chatMessages, checkTemplateFields, renderOptions, templateFields } from '../chat-message.ts';
 import { readJson } from '../json.ts';
 import { longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
-import { checkTemplateFields, renderOptions, templateFields } from '../template-fields.ts';
 import { toolFields } from '../tools.ts';
 
 export const applyTemplateFields = {

@@ -7,11 +7,11 @@ import {
 } from '../../calls/call.ts';
 import { type FinishedChoice, textOf } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
-import type { AnswerEnd, AnswerPart, EndReason } from '../../generation/text-stream.ts';
+import { type AnswerEnd, type AnswerPart, isCutShort } from '../../generation/text-stream.ts';
 import { appendCalls, type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import { jsonText } from '../../json/json-text.ts';
 import { LINES_TYPE } from '../../server/route-group.ts';
-import { endedBy, mark } from '../answer-fields.ts';
+import { marks } from '../answer-fields.ts';
 import {
   type AnswerEndFields,
   type ChatMessageText,
@@ -67,13 +67,6 @@ function wholeCall({ facts }: Answer, { index, name = '', arguments: given }: Ca
   return { id: `call_${callDigits(facts.uuid)}_${index}`, index, name, arguments: given };
 }
 
-const DONE_REASONS: Record<EndReason, 'stop' | 'length'> = {
-  eos: 'stop',
-  stop_sequence: 'stop',
-  max_tokens: 'length',
-  time_limit: 'length',
-};
-
 type Line = NamedLine & (ChatMessageText | ResponseText);
 
 function line(
@@ -98,15 +91,14 @@ function lastLine(
   return {
     ...line(answer, text, calls, thinking),
     done: true,
-    done_reason: DONE_REASONS[end.reason],
+    done_reason: isCutShort(end) ? 'length' : 'stop',
     total_duration,
     load_duration,
     prompt_eval_count: answer.facts.numPromptTokens,
     prompt_eval_duration,
     eval_count: end.numTokens,
     eval_duration,
-    ...endedBy(end),
-    ...mark(end),
+    ...marks(end),
   };
 }
 

@@ -8,8 +8,7 @@ import { embedTexts, MAX_TEXTS } from '../embed-texts.ts';
 import * as fields from '../fields.ts';
 import { readJsonText } from '../json.ts';
 import { servedName } from './models.ts';
-import { contextOf, options } from './options.ts';
-import { asksToUnload, ignoredByOllama, keepAlive } from './requests.ts';
+import { asksToUnload, contextOf, ignoredByOllama, keepAlive, options } from './requests.ts';
 
 /** Bodies of POST /api/embed and of its older form, /api/embeddings. */
 

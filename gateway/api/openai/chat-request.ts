@@ -1,12 +1,11 @@
 import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
 import { parseBody } from '../body.ts';
-import { chatMessages } from '../chat-message.ts';
+import { chatMessages, checkTemplateFields, renderOptions, templateFields } from '../chat-message.ts';
 import { checkDurable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import { inert, refuseIgnored } from '../fields.ts';
 import { checkMinTokens } from '../sampling-fields.ts';
-import { checkTemplateFields, renderOptions, templateFields } from '../template-fields.ts';
 import {
   budgetFields,
   checkThinking,

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Encoding, EventEncoder, EventOutlet, Facts } from '../../calls/call.ts';
 import { type ChoiceText, choiceText, type FinishedChoice, textOf } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
-import type { AnswerEnd, AnswerPart, EndReason } from '../../generation/text-stream.ts';
+import { type AnswerEnd, type AnswerPart, isCutShort } from '../../generation/text-stream.ts';
 import { dataEvent } from '../../server/streams/sse.ts';
 import { endedBy, type Mark, mark } from '../answer-fields.ts';
 import {
@@ -37,15 +37,9 @@ export interface ChoiceFormat {
   closing(index: number, finishReason: FinishReason): object;
 }
 
-const FINISH_REASONS: Record<EndReason, FinishReason> = {
-  eos: 'stop',
-  stop_sequence: 'stop',
-  max_tokens: 'length',
-  time_limit: 'length',
-};
-
-function finishReasonOf({ reason, numCalls = 0 }: AnswerEnd): FinishReason {
-  return reason === 'eos' && numCalls > 0 ? 'tool_calls' : FINISH_REASONS[reason];
+function finishReasonOf(end: AnswerEnd): FinishReason {
+  if (end.reason === 'eos' && (end.numCalls ?? 0) > 0) return 'tool_calls';
+  return isCutShort(end) ? 'length' : 'stop';
 }
 
 function wholeCompletion(

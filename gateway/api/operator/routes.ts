@@ -9,7 +9,7 @@ import { json, type RouteDeps, type RouteGroup } from '../../server/route-group.
 import { jsonOf } from '../../telemetry/crash-reports.ts';
 import { parseBody } from '../body.ts';
 import { readJson } from '../json.ts';
-import { nativeErrorBody, nativeErrorSchema } from '../native/errors.ts';
+import { nativeErrorBody, nativeErrorSchema } from '../native/answers.ts';
 import {
   crashesSchema,
   healthSchema,

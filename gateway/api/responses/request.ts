@@ -1,7 +1,6 @@
 import * as z from 'zod';
 import type { Tool } from '../../calls/tool-offer.ts';
 import type { Grammar } from '../../runner/runner.ts';
-import { ignoredIn, parseBody } from '../body.ts';
 import { durable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import {
@@ -224,7 +223,7 @@ export const responsesFields = {
   ...inert(responsesInert),
 };
 
-const schema = z.strictObject(responsesFields).superRefine((request, ctx) => {
+export const responsesSchema = z.strictObject(responsesFields).superRefine((request, ctx) => {
   const { include, top_logprobs, store } = request;
   const isKept = request.background || request.durable;
   checkThinking(ctx, saidOfThinking(request));
@@ -241,14 +240,4 @@ const schema = z.strictObject(responsesFields).superRefine((request, ctx) => {
   refuseIgnored(ctx, isIgnored, 'top_logprobs', `needs include to have "${LOGPROBS}"`);
 });
 
-export type ResponsesRequest = z.output<typeof schema>;
-
-/** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
-export function parseResponsesRequest(body: unknown): ResponsesRequest {
-  return parseBody(schema, body);
-}
-
-/** The names of the ignored fields in the body, each once. */
-export function ignoredByResponses(body: unknown): string[] {
-  return ignoredIn(schema, body);
-}
+export type ResponsesRequest = z.output<typeof responsesSchema>;

@@ -1,9 +1,9 @@
 import { callDigits } from '../../calls/call.ts';
 import type { ApiError } from '../../errors/api-error.ts';
-import type { AnswerEnd } from '../../generation/text-stream.ts';
+import { type AnswerEnd, isCutShort } from '../../generation/text-stream.ts';
 import { jsonText } from '../../json/json-text.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import { endedBy, mark } from '../answer-fields.ts';
+import { marks } from '../answer-fields.ts';
 import type { OutputItem, ResponseJson, Usage } from './answers.ts';
 import type { ItemIds } from './output.ts';
 import { describedReasoning, describedTools, type ResponsesRequest } from './request.ts';
@@ -27,8 +27,8 @@ export function responseId(uuid: string): string {
 }
 
 /** The status of a response that ended without an error. */
-export function endStatus({ reason }: AnswerEnd): 'completed' | 'incomplete' {
-  return reason === 'eos' || reason === 'stop_sequence' ? 'completed' : 'incomplete';
+export function endStatus(end: AnswerEnd): 'completed' | 'incomplete' {
+  return isCutShort(end) ? 'incomplete' : 'completed';
 }
 
 /** Writes a response as JSON, in each of its stages. */
@@ -63,8 +63,7 @@ export class ResponseObject {
         : { incomplete_details: { reason: 'max_output_tokens' } }),
       output,
       usage: this.#usage(end),
-      ...endedBy(end),
-      ...mark(end),
+      ...marks(end),
     });
   }
 

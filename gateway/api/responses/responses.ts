@@ -1,24 +1,75 @@
-import type { Call, Encoding, Facts, ParsedCall } from '../../calls/call.ts';
+import type { Call, Encoding, EventEncoder, EventOutlet, Facts, ParsedCall } from '../../calls/call.ts';
+import { choiceText } from '../../calls/whole-answer.ts';
+import type { ApiError } from '../../errors/api-error.ts';
+import type { AnswerPart } from '../../generation/text-stream.ts';
+import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import { ignoredIn, parseBody } from '../body.ts';
 import { thinkingWishOf } from '../thinking-parts.ts';
 import { toolWishOf } from '../tools.ts';
-import { errorEvent, Output } from './output.ts';
-import {
-  ignoredByResponses,
-  parseResponsesRequest,
-  type ResponsesRequest,
-  saidOfThinking,
-} from './request.ts';
+import type { ResponseEventName } from './answers.ts';
+import { EventWriter, errorEvent, Output } from './output.ts';
+import { type ResponsesRequest, responsesSchema, saidOfThinking } from './request.ts';
 import { endStatus, ResponseObject, responseId } from './response.ts';
-import { ResponseEvents } from './response-events.ts';
 
-/** OpenAI's responses, whole and streamed. */
+/** OpenAI's responses: what a body asks, and how it is answered, whole and as events. */
+
+interface ResponseEventOptions {
+  readonly tokenizer: Pick<Tokenizer, 'bytes'>;
+  /** Gets the JSON of the response from each event that has the whole response. */
+  readonly onStage?: (response: string) => void;
+}
+
+/**
+ * Writes an answer as events: response.created, response.in_progress, the events of its items, and as the last event exactly
+ * one of response.completed, response.incomplete and response.failed.
+ */
+class ResponseEvents implements EventEncoder {
+  readonly #response: ResponseObject;
+  readonly #options: ResponseEventOptions;
+  readonly #writer: EventWriter;
+  readonly #output: Output;
+
+  /** Writes the first events. */
+  constructor(response: ResponseObject, options: ResponseEventOptions, outlet: EventOutlet) {
+    this.#response = response;
+    this.#options = options;
+    this.#writer = new EventWriter(outlet);
+    const begun = response.inProgress();
+    this.#stage('response.created', begun);
+    this.#stage('response.in_progress', begun);
+    this.#output = new Output(response.itemIds, options.tokenizer, this.#writer);
+    // An answer that may begin with a call or with thinking gets its first item when its first part arrives.
+    if (response.beginsWithText) this.#output.beginMessage();
+  }
+
+  onPart(part: AnswerPart): void {
+    const { numWholeCalls = 0, end } = part;
+    this.#output.add(choiceText(part), numWholeCalls);
+    if (end === undefined) return;
+    const status = endStatus(end);
+    this.#output.end(status);
+    this.#stage(`response.${status}`, this.#response.ended(this.#output.items(status), end));
+    this.#writer.end();
+  }
+
+  onFailure(error: ApiError): void {
+    this.#stage('response.failed', this.#response.failed(this.#output.items('incomplete'), error));
+    this.#writer.end();
+  }
+
+  #stage(type: ResponseEventName, response: string): void {
+    this.#options.onStage?.(response);
+    this.#writer.write(type, `"response":${response}`);
+  }
+}
 
 export const RESPONSES_PATH = '/v1/responses';
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseResponses(body: unknown): ParsedCall {
-  const request = parseResponsesRequest(body);
-  return { call: callOf(request), ignored: ignoredByResponses(body), encoding: encodingOf(request) };
+  const request = parseBody(responsesSchema, body);
+  const ignored = ignoredIn(responsesSchema, body);
+  return { call: callOf(request), ignored, encoding: encodingOf(request) };
 }
 
 function callOf(request: ResponsesRequest): Call {

@@ -1,16 +1,26 @@
+import type { Handler } from 'hono';
 import * as z from 'zod';
-import { json, type Operation, SSE_TYPE } from '../../server/route-group.ts';
+import { answer } from '../../calls/answer.ts';
+import { cancelled } from '../../runner/runner.ts';
+import { callersOf } from '../../server/guard/caller.ts';
+import { json, type Operation, type RouteDeps, type RouteGroup, SSE_TYPE } from '../../server/route-group.ts';
+import { parseBody } from '../body.ts';
+import * as fields from '../fields.ts';
+import { jobOperations } from '../jobs.ts';
 import { MSGPACK_TYPE } from '../msgpack.ts';
+import { errorOfUnknownPath } from '../outside-answers.ts';
 import {
   cancelledSchema,
   detokenizedSchema,
   executeEventSchemas,
+  nativeErrorBody,
+  nativeErrorSchema,
   promptSchema,
   tokenizedSchema,
 } from './answers.ts';
 import { applyTemplate, applyTemplateFields } from './apply-template.ts';
-import { cancelling, cancelSchema, executing } from './execute.ts';
-import { DEADLINE_HEADER, executeFields } from './execute-request.ts';
+import { executeLog } from './execute-log.ts';
+import { DEADLINE_HEADER, executeFields, parseExecute, readBody } from './execute-request.ts';
 import { detokenize, detokenizeSchema, tokenize, tokenizeSchema } from './tokenize.ts';
 
 const executeBody = z
@@ -19,7 +29,9 @@ const executeBody = z
 
 const EVENTS = { events: { named: executeEventSchemas } };
 
-export const nativeOperations: readonly Operation[] = [
+const cancelSchema = z.strictObject({ job_id: fields.nonEmpty('job_id') });
+
+const operations: readonly Operation[] = [
   {
     method: 'post',
     path: '/execute',
@@ -83,3 +95,35 @@ export const nativeOperations: readonly Operation[] = [
     answers: { 200: json('OpenAPI 3.1.', z.looseObject({ openapi: z.string() })) },
   },
 ];
+
+/** A prompt in, its continuation as events. */
+function executing(deps: RouteDeps): Handler {
+  return async (c) => {
+    const body = await readBody(c);
+    const { request, ...parsed } = parseExecute(body, c);
+    return answer(c, deps, { ...parsed, log: executeLog(c, deps, request) }, body);
+  };
+}
+
+/** The end of any job that has an id. */
+function cancelling(deps: RouteDeps): Handler {
+  return async (c) => {
+    const { job_id } = parseBody(cancelSchema, await readBody(c));
+    await deps.jobs.cancel(callersOf(c), job_id, cancelled());
+    return c.json({ job_id }, 202);
+  };
+}
+
+/** The native API, and every path that belongs to no other group. */
+export const nativeGroup: RouteGroup = {
+  name: 'native',
+  paths: ['/*'],
+  access: 'key',
+  generating: ['/execute'],
+  operations: [...operations, ...jobOperations],
+  errorSchema: nativeErrorSchema,
+  errorAnswer: (_, error) => {
+    return { body: error.code === 'not_found' ? errorOfUnknownPath(error) : nativeErrorBody(error) };
+  },
+  hint: "The routes of OpenAI's API are under /v1: a client's base URL ends with it.",
+};
