@@ -162,6 +162,8 @@ interface Outcome {
   readonly frames: readonly string[];
   /** The answer, without the parts that differ each time. */
   readonly answer: string;
+  /** Whether the answer has a job whose events can be read again. */
+  readonly hasJob: boolean;
   /** The header that names the fields that were ignored. */
   readonly ignored: string | null;
 }
@@ -197,7 +199,9 @@ async function ask(path: string, body: object, name = ''): Promise<Outcome> {
     return `${request.priority ?? 0} ${frame}`;
   });
   await durable?.jobs.stop();
-  return { status: response.status, frames, answer, ignored: response.headers.get('x-runnel-ignored') };
+  const { status, headers } = response;
+  const hasJob = headers.has('x-runnel-job-id');
+  return { status, frames, answer, hasJob, ignored: headers.get('x-runnel-ignored') };
 }
 
 /** told: unknown members of the value are ignored, and the answer names them. */
@@ -214,7 +218,7 @@ async function verdictOf(route: Route, name: string, value: unknown, before: Out
     return 'refused';
   }
   const changed = OBEYED_BY_GATEWAY.includes(name)
-    ? outcome.answer !== before.answer
+    ? outcome.answer !== before.answer || outcome.hasJob !== before.hasJob
     : outcome.frames.join() !== before.frames.join();
   if (changed) return 'obeyed';
   if (outcome.ignored?.includes(`${name}.`)) return 'told';
@@ -263,7 +267,8 @@ for (const route of ROUTES) {
       for (const value of taken) {
         const { ignored, ...outcome } = await ask(route.path, { ...route.base, [name]: value });
         const what = `${name} = ${JSON.stringify(value)}`;
-        assert.equal(outcome, { status: 200, frames: before.frames, answer: before.answer }, what);
+        const { frames, answer, hasJob } = before;
+        assert.equal(outcome, { status: 200, frames, answer, hasJob }, what);
         assert.is(ignored, accepted === ANYTHING ? name : null, what);
       }
       for (const value of STRANGE.filter((each) => !taken.some((known) => sameJson(each, known)))) {
