@@ -80,7 +80,7 @@ export class Jobs {
   constructor(options: JobsOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#quarantine = new Quarantine(this.#clock.now);
+    this.#quarantine = new Quarantine(() => this.#clock.now());
     this.#events = {
       now: options.now,
       onNews: (job) => this.#journal?.touch(job),
@@ -417,6 +417,8 @@ export class Jobs {
       requireSame('model', request.modelIdentity, info.modelIdentity);
       requireSame('numerics of the runner', job.numericsId, info.numericsId);
       const vocabulary = request.grammar === undefined ? undefined : await spellingsOf(model.tokenizer);
+      // A job that has ended would stay the suspect that runs: no progress of it follows.
+      if (job.job.isOver) return false;
       if (job.numDeaths > 0 ? !this.#runAlone(job) : this.#hasSuspectsOf(name)) return false;
       job.noteStart();
       await this.#journal?.flush();
