@@ -1,6 +1,6 @@
 /** Clients that ask without end, leave now and then, and know what the answer has to be. */
 import { once } from 'node:events';
-import { Agent, type IncomingMessage, request } from 'node:http';
+import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { Readable } from 'node:stream';
 import { type AnswerDigest, digestOf } from '../fixtures/answer-digest.ts';
 import type { Gateway } from '../fixtures/gateway.ts';
@@ -90,14 +90,7 @@ export class Load {
     onPiece: () => void = () => {},
   ): Promise<AnswerDigest> {
     const job = path === '/execute' ? { job_id: crypto.randomUUID(), ...body } : body;
-    // Not fetch(): in Node 20 a body whose fetch is aborted is, once in a thousand times, neither read to its end nor failed.
-    const outgoing = request(this.#gateway.url + path, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      agent: this.#agent,
-    });
-    outgoing.end(JSON.stringify(job));
-    const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
+    const [outgoing, incoming] = await this.#send(path, JSON.stringify(job));
     // From here on the body fails.
     outgoing.on('error', () => {});
     signal?.addEventListener('abort', () => outgoing.destroy());
@@ -105,6 +98,25 @@ export class Load {
     const watched = Readable.toWeb(Readable.from(this.#watched(incoming, onPiece))) as ReadableStream;
     const type = { 'content-type': headers['content-type'] ?? '' };
     return digestOf(path, new Response(watched, { status: statusCode, headers: type }));
+  }
+
+  /** A server may close an idle connection at the moment when it is used again: then the request is sent on another. */
+  async #send(path: string, body: string): Promise<[ClientRequest, IncomingMessage]> {
+    for (;;) {
+      // Not fetch(): in Node 20 a body whose fetch is aborted is, once in a thousand times, neither read to its end nor failed.
+      const outgoing = request(this.#gateway.url + path, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        agent: this.#agent,
+      });
+      outgoing.end(body);
+      try {
+        const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
+        return [outgoing, incoming];
+      } catch (error) {
+        if (!outgoing.reusedSocket || (error as NodeJS.ErrnoException).code !== 'ECONNRESET') throw error;
+      }
+    }
   }
 
   async *#watched(incoming: IncomingMessage, onPiece: () => void): AsyncGenerator<Buffer, void, undefined> {
