@@ -3,7 +3,7 @@ import { basename, join } from 'node:path';
 import OpenAI, { NotFoundError } from 'openai';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { TINY_MODEL } from '../fixtures/default-model.ts';
+import { pacedRunner, TINY_MODEL } from '../fixtures/default-model.ts';
 import { Gateway, isAlive } from '../fixtures/gateway.ts';
 import { Random } from '../fixtures/random.ts';
 import { follow, type Returning } from '../fixtures/returning-client.ts';
@@ -25,6 +25,8 @@ const NUM_STREAMS = 20;
 const MODEL = basename(TINY_MODEL, '.gguf');
 const NUM_TOKENS = 300;
 const PATIENCE_MS = 60_000;
+/** Of each step while gateways are killed: an answer that the gateway has sent whole is not interrupted by its death. */
+const STEP_MS = 4;
 /** In which a runner ends whose gateway was killed. */
 const ORPHAN_MS = 1000;
 
@@ -182,8 +184,9 @@ test(`${KILLS} kills of the gateway leave no runner, its port free, and no byte 
 }) => {
   const random = new Random(SEED === undefined ? undefined : Number(SEED));
   const journal = join(temporaryFolder().path, 'journal');
+  const runner = pacedRunner(STEP_MS);
   const start = async (port: string): Promise<Gateway> => {
-    const args = ['--port', port, '--threads', '1', '--journal-dir', journal];
+    const args = ['--port', port, '--threads', '1', '--journal-dir', journal, '--runner', runner];
     const gateway = await Gateway.startOn(TINY_MODEL, args);
     gateways.splice(0, gateways.length, gateway);
     return gateway;

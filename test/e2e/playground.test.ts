@@ -4,7 +4,7 @@ import type { Browser, Locator, Page } from 'playwright-core';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { CHROMIUM, launchChromium } from '../fixtures/chromium.ts';
-import { DEFAULT_MODEL, FAULTY_RUNNER, TINY_MODEL } from '../fixtures/default-model.ts';
+import { DEFAULT_MODEL, pacedRunner, TINY_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { withChatTemplate } from '../fixtures/gguf-template.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
@@ -35,19 +35,13 @@ const walk = CHROMIUM !== undefined ? test : test.skip;
 let numWalks = 0;
 
 let gateway: Gateway;
-let pacedRunner: string;
+let runner: string;
 let browser: Browser | undefined;
 
 test.before(async () => {
   if (CHROMIUM === undefined) return;
-  pacedRunner = temporaryFolder().write(
-    'runner',
-    `#!/bin/sh\nexec ${FAULTY_RUNNER} pace@step:${STEP_MS} "$@"\n`,
-    0o755,
-  );
-  gateway = await (
-    await Gateway.start(DEFAULT_MODEL, ['--playground', 'dev', '--runner', pacedRunner])
-  ).ready();
+  runner = pacedRunner(STEP_MS);
+  gateway = await (await Gateway.start(DEFAULT_MODEL, ['--playground', 'dev', '--runner', runner])).ready();
   browser = await launchChromium();
 });
 test.after(async () => {
@@ -206,7 +200,7 @@ walk('thinking is folded above its answer while it streams; keys open it', async
     'thinking.gguf',
     withChatTemplate(readFileSync(DEFAULT_MODEL), thinkingTemplate),
   );
-  const thinking = await (await Gateway.start(path, ['--runner', pacedRunner])).ready();
+  const thinking = await (await Gateway.start(path, ['--runner', runner])).ready();
   try {
     for (const colorScheme of ['light', 'dark'] as const)
       await visit({ url: thinking.url, colorScheme }, async (page) => {
