@@ -21,7 +21,8 @@ struct Entry {
   uint32_t id;
 };
 
-// The candidates by the definition, with full sorts and the functions of the C library, most likely first.
+// The candidates by the definition in docs/numerics.md, with full sorts and the functions of the C library,
+// most likely first.
 std::vector<Entry> reference_candidates(const std::vector<float>& logits,
                                         const std::vector<uint32_t>& token_ids, uint32_t num_prompt_tokens,
                                         const SamplingParams& params,
@@ -50,13 +51,17 @@ std::vector<Entry> reference_candidates(const std::vector<float>& logits,
   if (params.top_k > 0 && params.top_k < entries.size()) entries.resize(params.top_k);
 
   const double max = entries[0].logit;
-  double total = 0;
-  for (const Entry& entry : entries) total += std::exp(entry.logit - max);
-  double mass = 0;
+  const auto weight = [max](const Entry& entry) {
+    return static_cast<uint64_t>(std::exp(entry.logit - max) * 0x1p39);
+  };
+  uint64_t total = 0;
+  for (const Entry& entry : entries) total += weight(entry);
+  const double needed = std::ceil(static_cast<double>(params.top_p) * static_cast<double>(total));
+  uint64_t mass = 0;
   size_t num_kept = 0;
   do {
-    mass += std::exp(entries[num_kept++].logit - max);
-  } while (num_kept < entries.size() && (params.top_p >= 1.0f || mass < params.top_p * total));
+    mass += weight(entries[num_kept++]);
+  } while (num_kept < entries.size() && (params.top_p >= 1.0f || static_cast<double>(mass) < needed));
   entries.resize(num_kept);
   std::erase_if(entries, [&](const Entry& entry) { return std::exp(entry.logit - max) < params.min_p; });
   return entries;
@@ -162,6 +167,15 @@ TEST_CASE("sampler: it samples as defined, for any logits and parameters") {
     CHECK(sampler.kept_ids() ==
           ids_of(reference_candidates(logits, token_ids, num_prompt_tokens, params, masked)));
   }
+}
+
+TEST_CASE(
+    "sampler: a tail too unlikely to have weight does not make top_p keep another of two equal tokens") {
+  // The weight of exp(-60) is 0, so the first token alone has half of all weight.
+  Sampler sampler(3);
+  (void)sampler.sample(std::vector<float>{10.0f, 10.0f, -50.0f}, std::vector<uint32_t>{0}, 1,
+                       {.top_p = 0.5f});
+  CHECK(sampler.kept_ids() == std::vector<uint32_t>{0});
 }
 
 TEST_CASE("sampler: bits allow the same ids as a list, after bans and before filters") {
