@@ -1,5 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { ModelReader } from '../../../gateway/models/reader/model-reader.ts';
 import { answerOf } from '../../fixtures/fake-tokens.ts';
 import { type NativeAnswer, readNativeAnswer } from '../../fixtures/native-stream.ts';
 import { type ServedModels, servedModels } from '../../fixtures/served-models.ts';
@@ -255,18 +256,24 @@ test('a conversation that is being rendered is finished with the model it was re
 });
 
 test('a rendering that outlasts the drain time gets a retriable error', async () => {
-  // This template renders for a second: longer than it takes to read the other model.
-  const template = '{% for i in range(300) %}{% for j in range(1000) %}{% endfor %}{% endfor %}hello';
-  const metadata = { 'tokenizer.chat_template': { type: 'string', value: template } } as const;
+  const metadata = { 'tokenizer.chat_template': { type: 'string', value: 'hello' } } as const;
   for (const flags of [['--slow-load', '3000'], []]) {
     await servedModels({ serving: { drainMs: 0 }, metadata }, async (served) => {
       served.write('b');
+      const reader = served.serving.model?.chatTemplate;
+      if (!(reader instanceof ModelReader)) throw new Error('the model has no reader');
+      // Once this is answered, the process runs.
+      await reader.features();
+      const pid = reader.pid as number;
+      process.kill(pid, 'SIGSTOP');
       const body = { model: 'a', messages: [{ role: 'user', content: 'hello' }], max_tokens: 20 };
       const rendering = served.post('/v1/chat/completions', body);
       assert.is(await served.change('b', ...flags), undefined);
+      process.kill(pid, 'SIGCONT');
       const response = await within(patienceMs, 'An answer', rendering);
-      assert.is(response.status, 503);
-      assert.match(await response.text(), 'send it again');
+      const told = await response.text();
+      assert.is(response.status, 503, told);
+      assert.match(told, 'send it again');
       assert.ok(Number(response.headers.get('retry-after')) >= 1);
     });
   }
