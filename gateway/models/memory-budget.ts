@@ -34,12 +34,14 @@ export function roomFor<R extends Resident>(
   budgetBytes: number,
   residents: readonly R[],
 ): Room<R> {
-  const pinnedBytes = sumOf(residents.filter(({ isPinned }) => isPinned));
+  // A pinned model that the operator has removed leaves like any other.
+  const stays = ({ isPinned, isLeaving }: R): boolean => isPinned && !isLeaving;
+  const pinnedBytes = sumOf(residents.filter(stays));
   if (wanted.bytes > budgetBytes - pinnedBytes) return refusalOf(wanted, budgetBytes, pinnedBytes);
   let missingBytes = wanted.bytes - (budgetBytes - sumOf(residents));
   if (missingBytes <= 0) return [];
   const leaving: R[] = [];
-  for (const resident of residents.filter(({ isPinned }) => !isPinned).sort(inOrderOfLeaving)) {
+  for (const resident of residents.filter((resident) => !stays(resident)).sort(inOrderOfLeaving)) {
     if (missingBytes <= 0) break;
     leaving.push(resident);
     missingBytes -= resident.bytes;

@@ -9,6 +9,7 @@ import * as assert from 'uvu/assert';
 import { readGguf } from '../../../gateway/models/gguf.ts';
 import { tokenizerOfGguf } from '../../../gateway/models/gguf-tables.ts';
 import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
+import type { TokenizerTables } from '../../../gateway/tokenizer/tables.ts';
 
 const test = suite('llama vocabularies');
 const folder = fileURLToPath(new URL('../../../build/llama-vocabularies/', import.meta.url));
@@ -16,10 +17,10 @@ const folder = fileURLToPath(new URL('../../../build/llama-vocabularies/', impor
 const refused: Readonly<Record<string, string>> = { 'bert-bge': 'bert', 'gemma-4': 'gemma4' };
 const separator = '\n__ggml_vocab_test__\n';
 
-async function tokenizerOf(name: string): Promise<BpeTokenizer> {
+function tablesOf(name: string): TokenizerTables {
   const fd = openSync(`${folder}ggml-vocab-${name}.gguf`, 'r');
   try {
-    return await BpeTokenizer.of(tokenizerOfGguf(readGguf(fd, fstatSync(fd).size)).tables);
+    return tokenizerOfGguf(readGguf(fd, fstatSync(fd).size)).tables;
   } finally {
     closeSync(fd);
   }
@@ -38,11 +39,11 @@ if (names.length === 0) {
 for (const name of names) {
   const kind = refused[name];
   if (kind !== undefined) {
-    test(`${name} is refused by name`, () => assert.throws(() => tokenizerOf(name), `of the kind ${kind};`));
+    test(`${name} is refused by name`, () => assert.throws(() => tablesOf(name), `of the kind ${kind};`));
     continue;
   }
   test(`${name}: ids of llama.cpp's cases`, async () => {
-    const tokenizer = await tokenizerOf(name);
+    const tokenizer = await BpeTokenizer.of(tablesOf(name));
     const read = (suffix: string) => readFileSync(`${folder}ggml-vocab-${name}.gguf.${suffix}`, 'utf8');
     const texts = read('inp').split(separator);
     const lines = read('out').split('\n');
