@@ -78,7 +78,8 @@ export async function embedTexts(
     embeddingRequest({ promptIds, modelIdentity, ...sender, api, pooling, ...order }),
   );
   const numTokens = ids.reduce((sum, { length: count }) => sum + count, 0);
-  c.get('used').tokens_in = numTokens;
+  const used = c.get('used');
+  used.tokens_in = numTokens;
   const numBytes = requests.length * size * Float32Array.BYTES_PER_ELEMENT;
   const heldBytes = numBytes + PIECE_CHARACTERS;
   if (heldBytes > budget.limit) {
@@ -90,6 +91,7 @@ export async function embedTexts(
   try {
     const embeddings = new Embeddings(runner, requests);
     vectors = await whileWanted(signal, embeddings, embeddings);
+    used.tokens_cached = embeddings.numCachedTokens;
   } finally {
     budget.release(caller, heldBytes);
   }
