@@ -11,6 +11,7 @@ import { whileWanted } from '../calls/whole-answer.ts';
 import { ApiError } from '../errors/api-error.ts';
 import { Embeddings, embeddingRequest, ofLengthOne, poolingOf } from '../generation/embeddings.ts';
 import type { Model } from '../models/model.ts';
+import type { RenderOptions } from '../prompt/chat-template.ts';
 import { senderOf, sharerOf } from '../server/guard/caller.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { longAnswer, PIECE_CHARACTERS } from './long-answer.ts';
@@ -69,26 +70,28 @@ export async function embedTexts(
   }
   requireDimensions(wish.dimensions, size);
   const pooling = poolingOf(model, asked);
-  const ids = await idsOf(wish, model, vocabSize, signal);
+  const caller = sharerOf(c);
+  const ids = await idsOf(wish, model, vocabSize, { signal, caller });
   const sender = senderOf(c);
   const order = wish.priority ? { priority: wish.priority } : {};
   const requests = ids.map((promptIds) =>
     embeddingRequest({ promptIds, modelIdentity, ...sender, api, pooling, ...order }),
   );
   const numTokens = ids.reduce((sum, { length: count }) => sum + count, 0);
-  c.get('used').tokens_in = numTokens;
+  const used = c.get('used');
+  used.tokens_in = numTokens;
   const numBytes = requests.length * size * Float32Array.BYTES_PER_ELEMENT;
   const heldBytes = numBytes + PIECE_CHARACTERS;
   if (heldBytes > budget.limit) {
     const message = `${requests.length} vectors of ${size} values take ${heldBytes} bytes, and this server holds at most ${budget.limit} for answers; send fewer texts.`;
     throw new ApiError({ status: 400, code: 'invalid_request', message });
   }
-  const caller = sharerOf(c);
   let vectors: readonly Float32Array[];
   budget.hold(caller, heldBytes);
   try {
     const embeddings = new Embeddings(runner, requests);
     vectors = await whileWanted(signal, embeddings, embeddings);
+    used.tokens_cached = embeddings.numCachedTokens;
   } finally {
     budget.release(caller, heldBytes);
   }
@@ -109,10 +112,10 @@ async function idsOf(
   { field, texts, limit, isCut }: Wish,
   model: Model,
   vocabSize: number,
-  signal: AbortSignal,
+  asker: Pick<RenderOptions, 'signal' | 'caller'>,
 ): Promise<(readonly number[])[]> {
   const unlimited = { maxModelLen: Number.POSITIVE_INFINITY };
-  const encoded = await encodePrompts(texts, model, isCut ? unlimited : limit, signal);
+  const encoded = await encodePrompts(texts, model, isCut ? unlimited : limit, asker);
   return texts.map((text, index) => {
     const name = texts.length === 1 ? field : `${field}.${index}`;
     if (typeof text !== 'string') requireKnownIds(text, vocabSize, (at) => `${name}.${at}`);

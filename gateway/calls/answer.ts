@@ -6,8 +6,9 @@ import type { Thinking } from '../generation/thinking-parser.ts';
 import { JSON_TYPE } from '../json/json-text.ts';
 import type { Model } from '../models/model.ts';
 import { memoryOf } from '../models/model-registry.ts';
+import type { RenderOptions } from '../prompt/chat-template.ts';
 import { type GenerateRequest, neutralSampling } from '../runner/runner.ts';
-import { callersOf, senderOf } from '../server/guard/caller.ts';
+import { callersOf, senderOf, sharerOf } from '../server/guard/caller.ts';
 import { tellIgnored } from '../server/ignored-fields.ts';
 import { failureLog, type UsedTokens } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
@@ -150,7 +151,10 @@ export async function countTokens(c: Context, deps: RouteDeps, call: Call): Prom
   const offer = call.tools && offerTools(call.tools, model);
   tellIgnored(c, deps.log, ignoredHints(model, call.thinking));
   const limit = { maxModelLen: Number.POSITIVE_INFINITY };
-  const prompts = await promptsOf(call, model, limit, offer, c.req.raw.signal);
+  const prompts = await promptsOf(call, model, limit, offer, {
+    signal: c.req.raw.signal,
+    caller: sharerOf(c),
+  });
   return prompts.reduce((sum, { promptIds }) => sum + promptIds.length, 0);
 }
 
@@ -172,7 +176,7 @@ async function prepare(
   const offer = tools && offerTools(tools, model, format?.grammar);
   const structure = await answerStructure(format, offer, model, stopIds);
   tellIgnored(c, deps.log, ignoredHints(model, call.thinking));
-  const prompts = await promptsOf(call, model, limit, offer, signal);
+  const prompts = await promptsOf(call, model, limit, offer, { signal, caller: sharerOf(c) });
   const seed = call.seed ?? deps.ids.seed();
   const sampling = {
     ...neutralSampling,
@@ -214,17 +218,17 @@ async function promptsOf(
   model: Model,
   limit: ContextLimit,
   offer: ToolOffer | undefined,
-  signal: AbortSignal,
+  asker: Pick<RenderOptions, 'signal' | 'caller'>,
 ): Promise<ThinkingPrompt[]> {
   const { field } = input;
   const plain = 'prompts' in input ? input.prompts : withoutTemplate(input.withoutTemplate, model);
   if ('messages' in input && plain === undefined) {
-    const options = { ...input.template, tools: offer?.definitions, signal };
+    const options = { ...input.template, tools: offer?.definitions, ...asker };
     return [await renderThinking(model, limit, input.messages, options, thinking, field)];
   }
   requireNothing(model, thinking);
   const prompts = plain ?? [];
-  const encoded = await encodePrompts(prompts, model, limit, signal);
+  const encoded = await encodePrompts(prompts, model, limit, asker);
   return prompts.map((prompt, index) => {
     const name = fieldOf({ field, prompts }, index);
     if (typeof prompt !== 'string')

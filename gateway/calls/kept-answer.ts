@@ -53,6 +53,7 @@ export async function beginKept(
     thinking,
   }: { readonly requests: readonly GenerateRequest[]; readonly thinking: Thinking | undefined },
 ): Promise<Response> {
+  const used = c.get('used');
   const [request] = requests;
   if (request === undefined || requests.length > 1) throw new Error('A durable call has one choice.');
   const record = {
@@ -66,10 +67,13 @@ export async function beginKept(
     ...(requestId === undefined ? {} : { requestId }),
   };
   const durable = await deps.jobs.keep(job, { record, request, thinking, model, info, runner });
-  if (log !== undefined) {
-    log.begun(request);
-    logEnd(durable, log);
-  }
+  log?.begun(request);
+  onEnd(durable, () => {
+    const { tokenIds, first } = durable.log.content;
+    used.tokens_out = tokenIds.length;
+    if (first !== undefined) used.tokens_cached = first.numCachedTokens;
+    if (log !== undefined) logEnd(durable, log);
+  });
   return answerKept(c, openedWith(deps, durable, model, { call, encoding }), -1);
 }
 
@@ -84,16 +88,17 @@ function withoutPrompt(body: unknown, field: string): object {
   return { ...before, [field]: roles.map((role) => ({ role, content: '-' })) };
 }
 
+function onEnd({ job }: DurableJob, ended: () => void): void {
+  if (job.isOver) ended();
+  else job.signal.addEventListener('abort', ended);
+}
+
 function logEnd(durable: DurableJob, log: NonNullable<ParsedCall['log']>): void {
-  const ended = (): void => {
-    const { end, tokenIds } = durable.log.content;
-    if (end === undefined) return;
-    if (end.kind === 'error') log.failed(end.error);
-    else log.ended({ reason: reasonOf(end), numTokens: tokenIds.length });
-    log.over();
-  };
-  if (durable.job.isOver) ended();
-  else durable.job.signal.addEventListener('abort', ended);
+  const { end, tokenIds } = durable.log.content;
+  if (end === undefined) return;
+  if (end.kind === 'error') log.failed(end.error);
+  else log.ended({ reason: reasonOf(end), numTokens: tokenIds.length });
+  log.over();
 }
 
 function reasonOf(end: Exclude<NonNullable<DurableJob['log']['content']['end']>, { kind: 'error' }>) {

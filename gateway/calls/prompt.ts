@@ -10,6 +10,7 @@ import {
 } from '../prompt/chat-template.ts';
 import type { RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import type { TokenLimits } from '../server/route-group.ts';
+import { ANONYMOUS } from '../system/caller.ts';
 import type { EncodedText } from '../tokenizer/tokenizer.ts';
 import { requireToolTemplate } from './tool-offer.ts';
 
@@ -101,10 +102,10 @@ export async function encodePrompts(
   prompts: readonly (string | readonly number[])[],
   { tokenizer }: Model,
   { maxModelLen }: ContextLimit,
-  signal?: AbortSignal,
+  { signal, caller = ANONYMOUS }: Pick<RenderOptions, 'signal' | 'caller'> = {},
 ): Promise<readonly EncodedText[]> {
   const texts = prompts.filter((prompt) => typeof prompt === 'string');
-  const options = { addSpecial: true, parseSpecial: false, maxTokens: maxModelLen };
+  const options = { addSpecial: true, parseSpecial: false, maxTokens: maxModelLen, caller };
   const encoded = (await tokenizer.encodeTexts(texts, options, signal)).values();
   const ids: EncodedText[] = [];
   for (const prompt of prompts) {
@@ -133,9 +134,8 @@ export async function encodePrompt(
   model: Model,
   limit: ContextLimit,
   field: string,
-  signal?: AbortSignal,
 ): Promise<readonly number[]> {
-  const [encoded] = await encodePrompts([text], model, limit, signal);
+  const [encoded] = await encodePrompts([text], model, limit);
   return requireIds(encoded, limit, field);
 }
 

@@ -36,6 +36,8 @@ const fieldsSchema = z
     'max-open-requests': count,
     'max-queued-tokens': count,
     'max-body-bytes': count,
+    'max-journal-jobs': count,
+    'max-journal-bytes': count,
   })
   .partial();
 
@@ -89,6 +91,8 @@ function callerOf(
     'max-open-requests': openRequests,
     'max-queued-tokens': queuedTokens,
     'max-body-bytes': bodyBytes,
+    'max-journal-jobs': journalJobs,
+    'max-journal-bytes': journalBytes,
   }: z.output<typeof fieldsSchema>,
   unnamed: string,
 ): Caller {
@@ -96,6 +100,8 @@ function callerOf(
     ...(openRequests === undefined ? {} : { openRequests }),
     ...(queuedTokens === undefined ? {} : { queuedTokens }),
     ...(bodyBytes === undefined ? {} : { bodyBytes }),
+    ...(journalJobs === undefined ? {} : { journalJobs }),
+    ...(journalBytes === undefined ? {} : { journalBytes }),
   };
   return { name: name ?? unnamed, shares, ...(Object.keys(quotas).length === 0 ? {} : { quotas }) };
 }

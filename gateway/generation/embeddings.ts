@@ -54,6 +54,7 @@ export class Embeddings {
   readonly #requests: readonly GenerateRequest[];
   readonly #vectors: Float32Array[] = [];
   readonly #open = new Set<GenerationHandle>();
+  #numCachedTokens = 0;
   #numAsked = 0;
   #numDone = 0;
   #isOver = false;
@@ -75,6 +76,11 @@ export class Embeddings {
       this.cancel();
       throw error;
     }
+  }
+
+  /** Tokens of the texts that were found in the KV cache. */
+  get numCachedTokens(): number {
+    return this.#numCachedTokens;
   }
 
   /** Cancels the open requests. This alone does not settle the promise. */
@@ -111,10 +117,11 @@ export class Embeddings {
     this.#open.add(handle);
   }
 
-  #onVector(index: number, handle: GenerationHandle, { embedding }: TokenBatch): void {
+  #onVector(index: number, handle: GenerationHandle, { embedding, first }: TokenBatch): void {
     if (this.#isOver || embedding === undefined) return;
     this.#open.delete(handle);
     this.#vectors[index] = embedding;
+    this.#numCachedTokens += first?.numCachedTokens ?? 0;
     this.#numDone += 1;
     if (this.#numDone === this.#requests.length) {
       this.#isOver = true;

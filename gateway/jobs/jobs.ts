@@ -85,7 +85,10 @@ export class Jobs {
       now: options.now,
       onNews: (job) => this.#journal?.touch(job),
       onRefused: (job, error) => this.#waitsAfter(error, job),
-      onEnd: (job) => this.#suspects.delete(job),
+      onEnd: (job) => {
+        this.#suspects.delete(job);
+        this.#options.log.info({ event: 'durable_end', ...usageOf(job) });
+      },
       onEndKept: ({ job }) => this.#remove(job),
     };
   }
@@ -528,6 +531,17 @@ function unforeseen(error: unknown): GenerationError {
       ? `The model of this job is not served any more: ${error.message}`
       : 'Internal error in the gateway; its log has the details.';
   return new GenerationError('INFERENCE_FAILED', message, { retriable: false, cause: error });
+}
+
+/** What a job has taken. Its client may have left, and the process that began it may be gone: no other line has all of it. */
+function usageOf({ record: { id, request }, log: { content, length } }: DurableJob): object {
+  return {
+    job_id: shortened(id),
+    ...(request.caller === undefined ? {} : { caller: request.caller.name }),
+    tokens_in: request.promptIds.length,
+    tokens_out: length,
+    ...(content.first === undefined ? {} : { tokens_cached: content.first.numCachedTokens }),
+  };
 }
 
 /** A job id is chosen by the client and may be too long for a line of the log. */

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { ANONYMOUS } from '../system/caller.ts';
 import { type Clock, systemClock, type Timer } from '../system/clock.ts';
 import { JournalError, JournalRefusal, JournalUnavailable, passingReasonOf } from './journal-error.ts';
 import {
@@ -12,6 +13,7 @@ import {
   unpackRecord,
   unpackStart,
 } from './records.ts';
+import { type Holding, NoRoom, type RoomBounds, roomFor } from './room.ts';
 import { JournalStore, SEAL_BYTES, type Write } from './store.ts';
 import type { TokenLogContent } from './token-log.ts';
 
@@ -40,10 +42,7 @@ const BYTES_PER_JOB = 1024;
 /** Additional bytes for each log-probability: that of the token and those of its alternatives. */
 const BYTES_PER_LOGPROB = 20;
 
-export interface JournalBounds {
-  readonly maxJobs: number;
-  /** The limit for all jobs together. A running job counts with the bytes that it may still grow to. */
-  readonly maxBytes: number;
+export interface JournalBounds extends RoomBounds {
   /** A job is kept this long after its end. A job that has not ended is given up this long after its beginning. */
   readonly keepMs: number;
 }
@@ -72,10 +71,9 @@ export interface JournalEntry {
   readonly endedMs: number | undefined;
 }
 
-interface Entry extends JournalEntry {
+interface Entry extends JournalEntry, Holding {
   endedMs: number | undefined;
   numBytes: number;
-  /** The bytes that the job may grow to. Equal to numBytes once it has ended. */
   reservedBytes: number;
 }
 
@@ -196,20 +194,13 @@ export class Journal {
       throw new JournalRefusal('failed', 'The server is stopping and accepts no durable jobs.');
     if (this.#entries.has(name)) throw new Error(`The journal already has a job ${record.id}.`);
     const packed = packRecord(record);
-    const reservedBytes = mostBytes(record, packed.length);
-    this.#makeRoom(record.caller, reservedBytes);
-    const { caller, id, createdMs } = record;
-    const idempotencyKey = record.idempotency?.key;
-    const key = keyOf(this.#nextNumber++);
-    const entry: Entry = {
-      ...{ key, caller, id, createdMs, idempotencyKey, reservedBytes },
-      ...{ endedMs: undefined, numBytes: 0 },
-    };
+    const entry = entryOf(keyOf(this.#nextNumber++), record, packed.length);
+    this.#makeRoom(entry);
     this.#entries.set(name, entry);
     try {
       const started = packStart({ numTokens: 0, numStarts: 1 });
       const writes: Write[] = [
-        { type: 'put', key: `${key}r`, value: packed },
+        { type: 'put', key: `${entry.key}r`, value: packed },
         { type: 'put', key: startKey(entry), value: started },
       ];
       entry.numBytes += await this.#store.write(writes, true);
@@ -315,47 +306,18 @@ export class Journal {
     }
   }
 
-  /**
-   * Forgets ended jobs until one more has room: the caller's own first, then those of callers that have more than an equal share.
-   * Throws JournalRefusal, and forgets none, if that is not enough.
-   */
-  #makeRoom(caller: string, numBytes: number): void {
+  /** Forgets ended jobs until this one has room. Throws JournalRefusal, and forgets none, if that is not enough. */
+  #makeRoom(entry: Entry): void {
     if (this.#isFailed) throw this.#refusal();
-    const { maxJobs, maxBytes } = this.#options;
     const entries = [...this.#entries.values()];
-    const held = new Map<string, Holding>([[caller, { numJobs: 0, numBytes: 0 }]]);
-    for (const entry of entries) add(held, entry, 1);
-    const share = { numJobs: maxJobs / held.size, numBytes: maxBytes / held.size };
-    const total: Holding = { numJobs: entries.length, numBytes: sum(entries.map(heldBytesOf)) };
-    const isFull = (): boolean => total.numJobs >= maxJobs || total.numBytes + numBytes > maxBytes;
-    const hasMore = ({ caller: name }: Entry): boolean => {
-      const { numJobs = 0, numBytes: bytes = 0 } = held.get(name) ?? {};
-      return numJobs > share.numJobs || bytes > share.numBytes;
-    };
-    const forgotten: Entry[] = [];
-    const ended = entries.filter(({ endedMs }) => endedMs !== undefined);
-    ended.sort((a, b) => (a.endedMs ?? 0) - (b.endedMs ?? 0));
-    const isOwn = (entry: Entry): boolean => entry.caller === caller;
-    for (const entry of [...ended.filter(isOwn), ...ended.filter((each) => !isOwn(each))]) {
-      if (!isFull()) break;
-      if (!isOwn(entry) && !hasMore(entry)) continue;
-      add(held, entry, -1);
-      total.numJobs -= 1;
-      total.numBytes -= heldBytesOf(entry);
-      forgotten.push(entry);
-    }
-    if (isFull()) throw this.#full(entries, numBytes);
-    for (const entry of forgotten) void this.#forget(entry, false);
-  }
-
-  #full(entries: readonly Entry[], numBytes: number): JournalRefusal {
-    const { maxJobs, maxBytes } = this.#options;
-    const held = sum(entries.map(heldBytesOf));
-    const what =
-      entries.length >= maxJobs
-        ? `it has ${maxJobs} jobs, the limit of --journal-max-jobs`
-        : `${held} of the ${maxBytes} bytes of --journal-max-bytes are taken or reserved, and this job may grow to ${numBytes}`;
-    return new JournalRefusal('full', `The journal is full: ${what}.`, this.#nextForgottenSec(entries));
+    const room = roomFor(entry, entries, this.#options);
+    if (room instanceof NoRoom)
+      throw new JournalRefusal(
+        'full',
+        room.message,
+        room.isForever ? undefined : this.#nextForgottenSec(entries),
+      );
+    for (const each of room) void this.#forget(each, false);
   }
 
   /** Seconds until the first job that has ended is forgotten. */
@@ -406,13 +368,7 @@ export class Journal {
       this.#nextNumber = Math.max(this.#nextNumber, Number(jobKey.slice(2, -1)) + 1);
       try {
         if (key.endsWith('r')) {
-          const record = unpackRecord(whole(value));
-          const { caller, id, createdMs } = record;
-          const reservedBytes = mostBytes(record, numBytes);
-          current = {
-            ...{ key: jobKey, caller, id, createdMs, reservedBytes },
-            ...{ idempotencyKey: record.idempotency?.key, endedMs: undefined, numBytes: 0 },
-          };
+          current = entryOf(jobKey, unpackRecord(whole(value)), numBytes);
           this.#entries.set(nameOf(current), current);
         } else if (current?.key !== jobKey) {
           throw new Error('its request record is missing');
@@ -478,6 +434,16 @@ function nameOf({ caller, id }: Pick<JournalEntry, 'caller' | 'id'>): string {
   return `${caller} ${id}`;
 }
 
+/** recordBytes: the size of its record. */
+function entryOf(key: string, record: JobRecord, recordBytes: number): Entry {
+  const { caller, id, createdMs, idempotency, request } = record;
+  return {
+    ...{ key, caller, id, createdMs, idempotencyKey: idempotency?.key },
+    sharer: request.caller ?? ANONYMOUS,
+    ...{ endedMs: undefined, numBytes: 0, reservedBytes: mostBytes(record, recordBytes) },
+  };
+}
+
 /** The bytes that a job may grow to. recordBytes: the size of its record. */
 function mostBytes({ request: { maxTokens, topLogprobs } }: JobRecord, recordBytes: number): number {
   const perToken =
@@ -485,25 +451,6 @@ function mostBytes({ request: { maxTokens, topLogprobs } }: JobRecord, recordByt
       ? BYTES_PER_ID + BYTES_PER_PIECE / TOKENS_PER_PIECE
       : BYTES_PER_ID + BYTES_PER_PIECE + BYTES_PER_LOGPROB * (1 + topLogprobs);
   return recordBytes + BYTES_PER_JOB + maxTokens * perToken;
-}
-
-/** What jobs of one caller, or of all, take up. */
-interface Holding {
-  numJobs: number;
-  numBytes: number;
-}
-
-function heldBytesOf({ reservedBytes, numBytes }: Entry): number {
-  return Math.max(reservedBytes, numBytes);
-}
-
-/** Adds the entry to what its caller holds, or takes it away. */
-function add(held: Map<string, Holding>, entry: Entry, sign: 1 | -1): void {
-  const { numJobs, numBytes } = held.get(entry.caller) ?? { numJobs: 0, numBytes: 0 };
-  held.set(entry.caller, {
-    numJobs: numJobs + sign,
-    numBytes: numBytes + sign * heldBytesOf(entry),
-  });
 }
 
 /** The bytes that a write adds to the store. */

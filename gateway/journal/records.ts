@@ -118,6 +118,8 @@ const request = z.strictObject({
           openRequests: uint.exactOptional(),
           queuedTokens: uint.exactOptional(),
           bodyBytes: uint.exactOptional(),
+          journalJobs: uint.exactOptional(),
+          journalBytes: uint.exactOptional(),
         })
         .exactOptional(),
     })

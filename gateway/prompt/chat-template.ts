@@ -1,3 +1,4 @@
+import type { Caller } from '../system/caller.ts';
 import type { ThinkingFormat } from './thinking-format.ts';
 import type { ToolUse } from './tool-call-format.ts';
 
@@ -36,7 +37,9 @@ export interface RenderOptions {
    */
   readonly continuesLast?: boolean;
   /** Aborts when nobody waits for the prompt any more. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
+  /** Whose turn the prompt takes; absent: ANONYMOUS. */
+  readonly caller?: Caller | undefined;
 }
 
 /**

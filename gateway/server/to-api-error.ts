@@ -39,7 +39,7 @@ export function toApiError(error: unknown): ApiError {
       status: 503,
       code: reason === 'full' ? 'journal_full' : 'journal_failed',
       message,
-      retriable: reason !== 'failed',
+      retriable: retryAfterSec !== undefined,
       retryAfterSec,
       cause: error,
     });

@@ -15,6 +15,10 @@ export interface CallerQuotas {
   readonly queuedTokens?: number;
   /** Bytes of request bodies in memory. */
   readonly bodyBytes?: number;
+  /** Jobs that the journal keeps. */
+  readonly journalJobs?: number;
+  /** Bytes of these: those that they have, or may grow to until they end. */
+  readonly journalBytes?: number;
 }
 
 /** Everybody, where no keys are required. */

@@ -35,11 +35,19 @@ export class SharedLimit {
   hasRoom(caller: Caller, amount: number, others = 0): boolean {
     const wanted = this.#total + others + amount;
     if (wanted <= this.limit) return true;
-    let sharesOfOthers = 0;
-    for (const [name, { shares }] of this.#held) if (name !== caller.name) sharesOfOthers += shares;
-    if (sharesOfOthers === 0 || wanted > this.ceiling) return false;
-    const share = (this.limit * caller.shares) / (caller.shares + sharesOfOthers);
-    return this.heldBy(caller) + amount <= share;
+    if (this.#sharesBeside(caller) === 0 || wanted > this.ceiling) return false;
+    return this.heldBy(caller) + amount <= this.shareOf(caller);
+  }
+
+  /** What the caller may have of the limit beside the others that hold something now. */
+  shareOf(caller: Caller): number {
+    return (this.limit * caller.shares) / (caller.shares + this.#sharesBeside(caller));
+  }
+
+  #sharesBeside(caller: Caller): number {
+    let shares = 0;
+    for (const [name, held] of this.#held) if (name !== caller.name) shares += held.shares;
+    return shares;
   }
 
   /** Holds this much more, whether there is room or not. */

@@ -85,6 +85,7 @@ export const LOG_EVENTS = [
   'journal_failed',
   'durable_resumed',
   'durable_waiting',
+  'durable_end',
   'durable_lost',
   'crash_report_failed',
   'recording_not_kept',

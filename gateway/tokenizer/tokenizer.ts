@@ -1,3 +1,4 @@
+import type { Caller } from '../system/caller.ts';
 import type { TokenizerKind } from './tables.ts';
 
 export interface EncodeOptions {
@@ -13,6 +14,8 @@ export const shortTextChars = 8192;
 export interface EncodeTextsOptions extends EncodeOptions {
   /** The most tokens that a text may have; unlimited if absent. */
   readonly maxTokens?: number;
+  /** Whose turn long texts take; absent: ANONYMOUS. */
+  readonly caller?: Caller | undefined;
 }
 
 /** The ids of a text, or a lower bound for their number if they are certainly more than maxTokens. */

@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { renderChatText } from '../../calls/prompt.ts';
 import { requireToolTemplate } from '../../calls/tool-offer.ts';
 import { readModel } from '../../calls/use-model.ts';
+import { sharerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { parseBody } from '../body.ts';
 import { chatMessages, checkTemplateFields, renderOptions, templateFields } from '../chat-message.ts';
@@ -28,7 +29,7 @@ export function applyTemplate(deps: RouteDeps): Handler {
     const model = await readModel(request.model, deps);
     if (request.tools.length > 0) requireToolTemplate(model, 'tools');
     const tools = request.tools.map(({ definition }) => definition);
-    const options = { ...renderOptions(request), tools, signal: c.req.raw.signal };
+    const options = { ...renderOptions(request), tools, signal: c.req.raw.signal, caller: sharerOf(c) };
     const prompt = await renderChatText(model, request.messages, options);
     return longAnswer(c, deps.answerBudget, 2 * prompt.length, promptJson(prompt));
   };

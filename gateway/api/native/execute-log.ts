@@ -19,6 +19,8 @@ export function executeLog(c: Context, deps: RouteDeps, request: ExecuteRequest)
     ...callerField(c),
     ...c.get('trace'),
   });
+  // Not the context, which has the body: a job may last long.
+  const used = c.get('used');
   let startedMs = deps.monotonicNow();
   let outcome: object = { outcome: 'client_gone' };
   return {
@@ -40,7 +42,7 @@ export function executeLog(c: Context, deps: RouteDeps, request: ExecuteRequest)
     },
     over() {
       const duration_ms = Math.round(deps.monotonicNow() - startedMs);
-      log.info({ event: 'execute_end', duration_ms, ...outcome });
+      log.info({ event: 'execute_end', duration_ms, ...used, ...outcome });
     },
   };
 }

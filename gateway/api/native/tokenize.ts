@@ -2,6 +2,7 @@ import type { Handler } from 'hono';
 import * as z from 'zod';
 import { requireKnownIds } from '../../calls/prompt.ts';
 import { readModel } from '../../calls/use-model.ts';
+import { sharerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { tokenText } from '../../tokenizer/utf8.ts';
@@ -31,7 +32,11 @@ export function tokenize(deps: RouteDeps): Handler {
   return async (c) => {
     const { content, ...request } = parseBody(tokenizeSchema, await readJson(c));
     const { tokenizer } = await readModel(request.model, deps);
-    const options = { addSpecial: request.add_special, parseSpecial: request.parse_special };
+    const options = {
+      addSpecial: request.add_special,
+      parseSpecial: request.parse_special,
+      caller: sharerOf(c),
+    };
     const [encoded] = await tokenizer.encodeTexts([content], options, c.req.raw.signal);
     const ids = new Uint32Array(encoded as readonly number[]);
     return longAnswer(c, deps.answerBudget, ids.byteLength, tokenized(ids, request.with_pieces, tokenizer));

@@ -28,14 +28,14 @@ export interface Jobs {
   readonly render: {
     readonly job: {
       readonly messages: readonly ChatMessage[];
-      readonly options: Omit<RenderOptions, 'signal'>;
+      readonly options: Omit<RenderOptions, 'signal' | 'caller'>;
       /** The most tokens of the prompt; undefined: the prompt is sent back as text. */
       readonly maxTokens: number | undefined;
     };
     readonly result: { readonly ids: Uint32Array } | { readonly text: string };
   };
   readonly encode: {
-    readonly job: { readonly texts: readonly string[]; readonly options: EncodeTextsOptions };
+    readonly job: { readonly texts: readonly string[]; readonly options: Omit<EncodeTextsOptions, 'caller'> };
     readonly result: {
       /** The ids of all texts. */
       readonly ids: Uint32Array;
@@ -118,7 +118,7 @@ export function errorOf(failure: Failure): Error {
 
 /** What a model's reader may cost. */
 export interface ReaderLimits {
-  /** The most jobs that may wait. The memory that they hold is bounded by --max-body-bytes-in-flight. */
+  /** The most jobs that may wait; a caller that has less than its share may exceed it (SharedLimit). The memory that they hold is bounded by --max-body-bytes-in-flight. */
   readonly waitingJobs: number;
   /** The most attempts at one job if the process is killed each time. */
   readonly attempts: number;

@@ -5,7 +5,7 @@
  * (`{% set x = range(10 ** 12) %}`) can cause that.
  *
  * A job that is short is not kept waiting by long ones: one of each is under way at a time, and the process does a long text in
- * slices. If the process is killed, another one gets its jobs once more, and what was read from the gateway: the file may have
+ * slices. Callers take turns, by the characters of their jobs, and share the number of jobs that may wait. If the process is killed, another one gets its jobs once more, and what was read from the gateway: the file may have
  * been replaced.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -19,6 +19,9 @@ import {
 import type { TemplateFacts } from '../../prompt/template-features.ts';
 import type { ThinkingFormat } from '../../prompt/thinking-format.ts';
 import type { ToolUse } from '../../prompt/tool-call-format.ts';
+import { ANONYMOUS } from '../../system/caller.ts';
+import { FairQueue, type QueueItem } from '../../system/fair-queue.ts';
+import { SharedLimit } from '../../system/shared-limit.ts';
 import {
   type EncodedText,
   type EncodeTextsOptions,
@@ -49,10 +52,12 @@ const turnIds = 2 ** 16;
 /** Jobs of one lane are done one after another, and those of different lanes at the same time. */
 type Lane = 'short' | 'long';
 
-interface Task {
+interface Task extends QueueItem {
   readonly job: Job;
-  /** The characters that it works on. */
-  readonly length: number;
+  /** Its characters: the shortest job of a caller is next. */
+  readonly priority: number;
+  /** Its arrival. */
+  readonly order: number;
   numAttempts: number;
   /** Calls the job off; set while a process works on it. */
   callOff: (() => void) | undefined;
@@ -75,7 +80,10 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
   #fault: TemplateSourceError | undefined;
   /** Set if the last start failed. The next start is tried at this time or later. */
   #startFailure: { readonly message: string; readonly untilMs: number } | undefined;
-  readonly #waiting: Task[] = [];
+  readonly #waiting: FairQueue<Task>;
+  /** Jobs that wait or are under way, by caller. */
+  readonly #open: SharedLimit;
+  #numAdded = 0;
   readonly #underWay = new Map<Lane, Task>();
   /** The mean time for a character, with what each job costs besides. */
   #meanMs = firstGuessMs;
@@ -85,6 +93,8 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
 
   constructor(limits: Partial<ReaderLimits> = {}) {
     this.#limits = { ...readerLimits, ...limits };
+    this.#open = new SharedLimit(this.#limits.waitingJobs);
+    this.#waiting = new FairQueue(this.#open.ceiling);
     readerProgram();
   }
 
@@ -143,12 +153,12 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
   async #render(
     messages: readonly ChatMessage[],
     maxTokens: number | undefined,
-    { signal, ...options }: RenderOptions,
+    { signal, caller, ...options }: RenderOptions,
   ): Promise<Jobs['render']['result']> {
     if (this.#fault !== undefined) throw this.#fault;
     const length = charactersIn([messages, options.tools ?? [], options.variables ?? {}]);
     try {
-      return await this.#do({ kind: 'render', messages, options, maxTokens }, length, signal);
+      return await this.#do({ kind: 'render', messages, options, maxTokens }, length, { signal, caller });
     } catch (error) {
       if (error instanceof TemplateSourceError) this.#fault ??= error;
       throw this.#fault ?? error;
@@ -157,12 +167,12 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
 
   async encode(
     texts: readonly string[],
-    options: EncodeTextsOptions,
+    { caller, ...options }: EncodeTextsOptions,
     signal?: AbortSignal,
   ): Promise<readonly EncodedText[]> {
     const length = texts.reduce((sum, text) => sum + text.length, 0);
     const job: JobOf<'encode'> = { kind: 'encode', texts, options };
-    const { ids, lengths, leastTokens } = await this.#do(job, length, signal);
+    const { ids, lengths, leastTokens } = await this.#do(job, length, { signal, caller });
     const encoded: EncodedText[] = [];
     let at = 0;
     for (const count of lengths) {
@@ -186,16 +196,19 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
   #do<Kind extends JobKind>(
     job: { readonly kind: Kind } & Jobs[Kind]['job'],
     length: number,
-    signal?: AbortSignal,
+    { signal, caller = ANONYMOUS }: Pick<RenderOptions, 'signal' | 'caller'> = {},
   ): Promise<Jobs[Kind]['result']> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) throw reasonOf(signal);
-      if (this.#numOpen >= this.#limits.waitingJobs) throw this.#full();
+      if (!this.#open.hasRoom(caller, 1)) throw this.#full();
       const onAbort = (): void => this.#callOff(task, signal as AbortSignal);
       const task: Task = {
         // Kind is a union of all kinds here, and each of its jobs is a Job.
         job: job as Job,
-        length,
+        caller,
+        cost: length + jobChars,
+        priority: length,
+        order: this.#numAdded++,
         numAttempts: 0,
         callOff: undefined,
         isOver: false,
@@ -209,19 +222,20 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
         },
       };
       const settle = (): void => {
+        if (!task.isOver) this.#open.release(caller, 1);
         task.isOver = true;
         signal?.removeEventListener('abort', onAbort);
       };
       signal?.addEventListener('abort', onAbort, { once: true });
       clearTimeout(this.#idle);
-      this.#waiting.push(task);
+      this.#open.hold(caller, 1);
+      this.#waiting.add(task, task.order);
       this.#advance();
     });
   }
 
   #callOff(task: Task, signal: AbortSignal): void {
-    const index = this.#waiting.indexOf(task);
-    if (index >= 0) this.#waiting.splice(index, 1);
+    this.#waiting.delete(task);
     task.callOff?.();
     task.reject(reasonOf(signal));
     this.#endIfUnused();
@@ -241,15 +255,11 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
     }
   }
 
-  /** Who is next: the shortest job, and of equal ones the first. */
+  /** Who is next: the shortest job of the caller whose turn it is. */
   #takeNext(lane: Lane): Task | undefined {
-    const inLane = this.#waiting.filter(({ length }) => length <= shortTextChars === (lane === 'short'));
-    const shortest = inLane.reduce(
-      (least, task) => (least === undefined || task.length < least.length ? task : least),
-      inLane[0],
-    );
-    if (shortest !== undefined) this.#waiting.splice(this.#waiting.indexOf(shortest), 1);
-    return shortest;
+    return this.#waiting.take({
+      fits: ({ priority: length }) => length <= shortTextChars === (lane === 'short'),
+    });
   }
 
   /** Settles the task, or puts it back for another attempt. */
@@ -264,14 +274,14 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
       const { result, callOff } = started.process.begin(task.job);
       task.callOff = callOff;
       task.resolve(await result);
-      const charMs = (performance.now() - beginMs) / (task.length + jobChars);
+      const charMs = (performance.now() - beginMs) / task.cost;
       this.#meanMs += lastWeight * (charMs - this.#meanMs);
     } catch (error) {
       if (!(error instanceof ReaderProcessError)) return task.reject(error);
       if (started !== undefined) this.#drop(started);
       if (error.kind === 'not_started') return task.reject(this.#onNotStarted(error));
       if (error.kind === 'killed' && task.numAttempts < this.#limits.attempts && !task.isOver)
-        this.#waiting.unshift(task);
+        this.#waiting.add(task, task.order);
       else task.reject(new UnavailableError(`${error.message} Send the request again later.`, 1));
     } finally {
       task.callOff = undefined;
@@ -311,7 +321,7 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
   }
 
   get #numOpen(): number {
-    return this.#waiting.length + this.#underWay.size;
+    return this.#waiting.size + this.#underWay.size;
   }
 
   #endIfUnused(): void {
@@ -331,7 +341,7 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
   #full(): UnavailableError {
     const numJobs = this.#numOpen;
     const message = `${numJobs} texts and conversations already wait to be encoded; send this one again later.`;
-    const numChars = this.#waiting.reduce((sum, { length }) => sum + length + jobChars, 0);
+    const numChars = [...this.#waiting].reduce((sum, { cost }) => sum + cost, 0);
     return new UnavailableError(message, Math.max(1, (numChars * this.#meanMs) / 1000));
   }
 }

@@ -17,6 +17,7 @@ import {
 } from '../runner.ts';
 import type { RequestInFlight } from './exit-policy.ts';
 import { GenerationState } from './generation-state.ts';
+import { grammarKeyOf } from './known-grammars.ts';
 import { TokenStream } from './token-stream.ts';
 
 export interface OpenRequestEvents {
@@ -24,6 +25,8 @@ export interface OpenRequestEvents {
   onEnd(request: OpenRequest): void;
   /** The token of an isolation run has come and the request goes on; no runner has it now. */
   onIsolationPassed(request: OpenRequest): void;
+  /** The runner has compiled the grammar of the request, which shows by an output. */
+  onGrammarCompiled(request: OpenRequest, key: string): void;
   /** A leg of the answer is complete, and the same runner has been asked for the next one. */
   onLegPassed(): void;
   /** The runner has been asked to pause the request, and may compute another one instead. */
@@ -43,6 +46,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
         readonly requestId: number;
         readonly isIsolationRun: boolean;
         isLost: boolean;
+        hasOutput: boolean;
         /** The runner has given all that it was asked for. */
         isDone: boolean;
       }
@@ -90,6 +94,12 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
   /** The tokens that a runner must compute before the next token of the answer. */
   get cost(): number {
     return this.numPromptTokens + this.numEmitted;
+  }
+
+  /** Equal for requests with the same grammar; undefined without one. */
+  get grammarKey(): string | undefined {
+    const { grammar } = this.request;
+    return grammar && grammarKeyOf(grammar);
   }
 
   /** Whether a runner has the request. */
@@ -172,6 +182,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
         requestId: this.#ask(client, isIsolationRun),
         isIsolationRun,
         isLost: false,
+        hasOutput: false,
         isDone: false,
       };
       return true;
@@ -265,10 +276,18 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
   }
 
   onOutput(output: Output): void {
+    this.#noteGrammar();
     this.#state.append(output);
     const timed = output.first === undefined ? output : { ...output, first: this.#withWait(output.first) };
     if (output.finish === undefined) this.#stream.push(timed);
     else this.#onLastOutput(timed);
+  }
+
+  #noteGrammar(): void {
+    const { grammarKey } = this;
+    if (grammarKey === undefined || this.#sent === undefined || this.#sent.hasOutput) return;
+    this.#sent.hasOutput = true;
+    this.#events.onGrammarCompiled(this, grammarKey);
   }
 
   /** The runner counts from its receipt of the request, its client from the admission. */

@@ -14,6 +14,7 @@ import type { RunnerClient } from '../protocol/client.ts';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../runner.ts';
 import type { AdmissionLimits } from './admission-limits.ts';
 import type { RequestInFlight } from './exit-policy.ts';
+import { GrammarTurns } from './grammar-turns.ts';
 import { OpenRequest } from './open-request.ts';
 import { fingerprintOf, type Quarantine } from './quarantine.ts';
 import { bestRunner, prefixHashes, ScheduledRunner } from './scheduled-runner.ts';
@@ -113,6 +114,7 @@ export class RequestScheduler {
     const open = new OpenRequest(request, sink, this.#numAdmitted++, this.#now, {
       onEnd: (ended) => this.#onEnd(ended),
       onIsolationPassed: (passed) => this.#onIsolationPassed(passed),
+      onGrammarCompiled: (compiled, key) => this.#onGrammarCompiled(compiled, key),
       onLegPassed: () => this.#drainIfSent(),
       onPaused: () => {
         if (this.#pending.size > 0) this.#submitPending();
@@ -240,6 +242,15 @@ export class RequestScheduler {
     if (this.#open.size === 0) this.#events.onIdle();
   }
 
+  /** Another grammar may have its turn. */
+  #onGrammarCompiled(open: OpenRequest, key: string): void {
+    const runner = this.#runners.find(({ requests }) => requests.has(open));
+    if (runner === undefined) return;
+    const isNew = !runner.grammars.has(key);
+    runner.grammars.add(key);
+    if (isNew && this.#pending.size > 0) this.#submitPending();
+  }
+
   /** The suspect has its token and goes on beside others. */
   #onIsolationPassed(passed: OpenRequest): void {
     const runner = this.#runners.find(({ isolationRun }) => isolationRun === passed);
@@ -293,10 +304,9 @@ export class RequestScheduler {
       const open = runner.canIsolate ? this.#nextIsolationRun(runner) : undefined;
       if (open !== undefined) this.#submit(open, runner, true);
     }
-    for (let open = this.#takeNext(); open !== undefined; open = this.#takeNext()) {
-      const runner = this.#runnerFor(open.request);
-      if (runner !== undefined) this.#submit(open, runner, false);
-    }
+    for (const open of this.#grammarTurns.surplus) this.#takeBackForOthers(open);
+    for (let next = this.#takeNext(); next !== undefined; next = this.#takeNext())
+      this.#submit(next.open, next.runner, false);
     this.#drainIfSent();
   }
 
@@ -312,27 +322,35 @@ export class RequestScheduler {
   }
 
   /** Takes the next request that a runner has room for out of the queue. Makes room if its caller has too little. */
-  #takeNext(): OpenRequest | undefined {
+  #takeNext(): { readonly open: OpenRequest; readonly runner: ScheduledRunner } | undefined {
     if (this.#pending.size === 0) return undefined;
     const sent = this.#numSentByCaller();
     const held = ({ name }: Caller): number => sent.get(name) ?? 0;
-    const fits = (open: OpenRequest): boolean =>
-      open.crashCount === 0 && this.#canServe(open.request).length > 0;
-    const next = this.#pending.peek({ fits, held });
+    const turns = this.#grammarTurns;
+    const ableFor = (open: OpenRequest, runners = this.#runners): readonly ScheduledRunner[] =>
+      open.crashCount > 0
+        ? []
+        : runners.filter(
+            (runner) => runner.canServe && hasModelOf(runner, open) && turns.mayHave(open, runner),
+          );
+    const next = this.#pending.peek({ fits: (open) => ableFor(open).length > 0, held });
     if (next === undefined) return undefined;
-    while (this.#withRoom(next.request).length === 0) {
-      const last = this.#lastToGiveWay(next, sent);
+    const able = ableFor(next);
+    while (!able.some((runner) => runner.hasRoom(this.#isShared))) {
+      const last = this.#lastToGiveWay(next, able, sent);
       if (last === undefined) break;
       sent.set(last.caller.name, held(last.caller) - 1);
       this.#takeBackForOthers(last);
     }
     const withRoom = this.#runners.filter((runner) => runner.canServe && runner.hasRoom(this.#isShared));
     if (withRoom.length === 0) return undefined;
-    return this.#pending.take({
-      fits: ({ crashCount, request }) =>
-        crashCount === 0 && withRoom.some(({ modelIdentity }) => modelIdentity === request.modelIdentity),
-      held,
-    });
+    const open = this.#pending.take({ fits: (each) => ableFor(each, withRoom).length > 0, held });
+    const runner = open && runnerFor(open, ableFor(open, withRoom));
+    return open && runner && { open, runner };
+  }
+
+  get #grammarTurns(): GrammarTurns {
+    return new GrammarTurns(this.#runners, this.#open);
   }
 
   /** Requests that runners compute, by their callers' names. */
@@ -348,13 +366,14 @@ export class RequestScheduler {
    * if that caller would then have less than the other one.
    */
   #lastToGiveWay(
-    { caller, request }: OpenRequest,
+    { caller }: OpenRequest,
+    runners: readonly ScheduledRunner[],
     sent: ReadonlyMap<string, number>,
   ): OpenRequest | undefined {
     const perShare = ({ name, shares }: Caller, more: number): number =>
       ((sent.get(name) ?? 0) + more) / shares;
     let last: OpenRequest | undefined;
-    for (const { computing } of this.#canServe(request)) {
+    for (const { computing } of runners) {
       for (const open of computing) {
         if (perShare(open.caller, -1) < perShare(caller, 1)) continue;
         if (last === undefined || givesWayBefore(open, last, (each) => perShare(each, 0))) last = open;
@@ -369,22 +388,8 @@ export class RequestScheduler {
     this.#pending.add(open, open.order);
   }
 
-  /** The runners that could compute the request beside others. */
-  #canServe({ modelIdentity }: GenerateRequest): ScheduledRunner[] {
-    return this.#runners.filter((runner) => runner.canServe && runner.modelIdentity === modelIdentity);
-  }
-
   get #isShared(): boolean {
     return this.#limits.numCallers > 1;
-  }
-
-  #withRoom(request: GenerateRequest): ScheduledRunner[] {
-    return this.#canServe(request).filter((runner) => runner.hasRoom(this.#isShared));
-  }
-
-  #runnerFor(request: GenerateRequest): ScheduledRunner | undefined {
-    const able = this.#withRoom(request);
-    return able.length < 2 ? able[0] : bestRunner(able, prefixHashes(request));
   }
 
   get #isIsolatingSuspect(): boolean {
@@ -440,6 +445,14 @@ export class RequestScheduler {
       runner.client.drain();
     }
   }
+}
+
+function hasModelOf({ modelIdentity }: ScheduledRunner, { request }: OpenRequest): boolean {
+  return modelIdentity === request.modelIdentity;
+}
+
+function runnerFor({ request }: OpenRequest, able: readonly ScheduledRunner[]): ScheduledRunner | undefined {
+  return able.length < 2 ? able[0] : bestRunner(able, prefixHashes(request));
 }
 
 /** Whether a request gives way before another: that of the caller with more, and of one caller's the one that came last. */

@@ -1,5 +1,6 @@
 import type { RunnerClient } from '../protocol/client.ts';
 import type { GenerateRequest } from '../runner.ts';
+import { KnownGrammars } from './known-grammars.ts';
 import type { OpenRequest } from './open-request.ts';
 
 /** The most requests that a runner takes (runner/engine.h). */
@@ -11,6 +12,7 @@ const placesAhead = 2;
 export class ScheduledRunner {
   readonly index: number;
   readonly prefixes = new KnownPrefixes();
+  readonly grammars = new KnownGrammars();
   /** Requests that the runner has, or had when it was lost. */
   readonly requests = new Set<OpenRequest>();
   /** Set while the runner takes requests. */
@@ -74,6 +76,7 @@ export class ScheduledRunner {
     this.isReserved = false;
     this.isDraining = false;
     this.prefixes.clear();
+    this.grammars.clear();
   }
 
   onDied(): void {

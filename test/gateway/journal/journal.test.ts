@@ -17,6 +17,7 @@ import { JournalStore } from '../../../gateway/journal/store.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { closeTestJournals, journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
 import { HandClock } from '../../fixtures/hand-clock.ts';
+import { callerNamed } from '../../fixtures/keys.ts';
 import { until } from '../../fixtures/within.ts';
 
 const PATIENCE_MS = 10_000;
@@ -167,6 +168,34 @@ test('a caller whose ended jobs fill the journal leaves others their share, and 
   assert.equal(idsIn(journal, 'greedy', ids), ['3', '4'], 'the newest of its jobs, up to its share');
   await expectRefusal(journal.admit(recordOf('z', { caller: 'other' })), JournalRefusal, /it has 4 jobs/);
   assert.equal(idsIn(journal, 'greedy', ids), ['3', '4']);
+});
+
+test('73 jobs with log-probabilities of one caller reserve the whole journal, and another caller’s job is kept', async () => {
+  const long = (id: string, caller: string): JobRecord => {
+    const record = recordOf(id, { caller });
+    return { ...record, request: { ...record.request, maxTokens: 7500, topLogprobs: 20 } };
+  };
+  const folder = journalFolder();
+  const options = { maxJobs: 1024, maxBytes: 2 ** 28, now: () => 5000 };
+  const first = await openTestJournal(folder, options);
+  for (let i = 0; i < 73; i++) await first.admit(long(`${i}`, 'greedy'));
+  await expectRefusal(first.admit(long('74', 'greedy')), JournalRefusal, /--journal-max-bytes are taken/);
+  await first.admit(long('a', 'other'));
+  await first.close();
+  const second = await openTestJournal(folder, options);
+  await expectRefusal(second.admit(long('74', 'greedy')), JournalRefusal, /--journal-max-bytes are taken/);
+  await second.admit(long('b', 'other'));
+  assert.is(second.unfinished.length, 75, 'nothing that runs was forgotten');
+});
+
+test('several keys of one caller share its place in the journal', async () => {
+  const journal = await openTestJournal(journalFolder(), { maxJobs: 4, now: () => 5000 });
+  const team = { ...recordOf('x').request, caller: callerNamed('team') };
+  for (const caller of ['k1', 'k2'])
+    for (const id of ['1', '2']) await journal.admit(recordOf(id, { caller, request: team }));
+  await journal.admit(recordOf('a', { caller: 'other' }));
+  await journal.admit(recordOf('b', { caller: 'other' }));
+  await expectRefusal(journal.admit(recordOf('c', { caller: 'other' })), JournalRefusal, /it has 6 jobs/);
 });
 
 test('pieces are written again until they are full, and their old bytes are not counted', async () => {

@@ -5,6 +5,7 @@ import { close, createHttpServer, listen } from '../../../gateway/server/http-se
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { closeTestJournals, durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { httpLimits } from '../../fixtures/http-limits.ts';
 import { keysOf } from '../../fixtures/keys.ts';
 import { RawClient } from '../../fixtures/raw-client.ts';
@@ -54,13 +55,52 @@ test('the line of a generating route has its tokens: those of each prompt once, 
     ['/v1/completions', { model: 'bytes', prompt: 'Hi' }, 2, 3, 2],
     ['/v1/completions', { model: 'bytes', prompt: ['Hi', 'abc'], n: 2 }, 5, 12, 4],
     ['/v1/completions', { model: 'bytes', prompt: 'Hi', max_tokens: 0, echo: true }, 2, 0, 2],
-    ['/v1/embeddings', embedded, 4, undefined, undefined],
+    ['/v1/embeddings', embedded, 4, undefined, 4],
     ['/tokenize', { content: 'Hi' }, undefined, undefined, undefined],
   ] as const) {
     assert.is((await post(path, body)).status, 200, path);
     const { tokens_in, tokens_out, tokens_cached } = requests().at(-1) as Line;
     assert.equal([tokens_in, tokens_out, tokens_cached], tokens, path);
   }
+});
+
+test('every line of a job’s end, and of a durable request, has the tokens that its caller used', async () => {
+  const lines: Line[] = [];
+  const log = createLog('info', undefined, { write: (text) => void lines.push(JSON.parse(text) as Line) });
+  const key = 'a-key-of-a-client';
+  const guard = { ...loopbackOnly, apiKeys: keysOf([key]) };
+  const { app, runner, lines: linesOfJobs } = await durableApp(journalFolder(), { log, guard });
+  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+  runner.cachedOf = () => 2;
+  const chat = { model: 'bytes', messages: [{ role: 'user', content: 'Hi' }] };
+  const job = { job_id: 'a', prompt: 'Hi', max_tokens: 4 };
+  for (const [path, body, event, tokensIn] of [
+    ['/execute', job, 'execute_end', 2],
+    ['/execute', { ...job, job_id: 'b', durable: true }, 'execute_end', 2],
+    ['/v1/chat/completions', { ...chat, durable: true }, 'request', 9],
+    ['/v1/completions', { model: 'bytes', prompt: 'Hi', durable: true }, 'request', 2],
+    ['/v1/messages', { ...chat, max_tokens: 9, durable: true }, 'request', 9],
+    ['/v1/responses', { model: 'bytes', input: 'Hi', durable: true }, 'request', 9],
+    ['/api/chat', { ...chat, stream: false, durable: true }, 'request', 9],
+  ] as const) {
+    runner.script = [[97, 98], [EOS_ID]];
+    const response = await app.request(path, { method: 'POST', headers, body: JSON.stringify(body) });
+    const text = await response.text();
+    assert.is(response.status, 200, `${path}: ${text}`);
+    await until(PATIENCE_MS, path, () => lines.some((line) => line.event === event));
+    const line = lines.splice(0).find((each) => each.event === event) as Line;
+    const { caller, tokens_in, tokens_out, tokens_cached } = line;
+    assert.equal([caller, tokens_in, tokens_out, tokens_cached], ['key-1', tokensIn, 3, 2], path);
+  }
+  const background = { model: 'bytes', input: 'Hi', background: true };
+  runner.script = [[97, 98], [EOS_ID]];
+  await app.request('/v1/responses', { method: 'POST', headers, body: JSON.stringify(background) });
+  const ends = () => linesOfJobs().filter(({ event }) => event === 'durable_end');
+  await until(PATIENCE_MS, 'The end of the last job', () => ends().length === 7);
+  for (const { caller, tokens_out, tokens_cached } of ends())
+    assert.equal([caller, tokens_out, tokens_cached], ['key-1', 3, 2], 'whether its client stayed or not');
+  assert.is(ends().at(-1)?.tokens_in, 9);
+  await closeTestJournals();
 });
 
 test('every route logs one line with its method, route, status and duration, and nothing that was asked', async () => {
