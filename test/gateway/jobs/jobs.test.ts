@@ -1,5 +1,4 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { Jobs, reopenMs } from '../../../gateway/jobs/jobs.ts';
 import { JournalUnavailable } from '../../../gateway/journal/journal-error.ts';
@@ -8,6 +7,7 @@ import { cancelled } from '../../../gateway/runner/runner.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { oneModel, testApp } from '../../fixtures/app.ts';
 import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { durableApp, journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
 import { HandClock } from '../../fixtures/hand-clock.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
@@ -17,14 +17,7 @@ const PATIENCE_MS = 10_000;
 const MAX_WAIT_MS = 30_000;
 const KEEP_MS = 100_000;
 
-const test = suite<{ jobs: Jobs[] }>('durable-jobs');
-
-test.before.each((context) => {
-  context.jobs = [];
-});
-test.after.each(async ({ jobs }) => {
-  for (const each of jobs) await each.stop();
-});
+const test = closingSuite('durable-jobs');
 
 /** A process that has just started, with the job "a" of an earlier one, whose model is not ready. */
 async function resumed(changes: { readonly deadlineMs?: number } = {}) {
