@@ -30,20 +30,6 @@ test('a client that does not read holds its own answer up and no other', async (
   await until(patienceMs, 'The end of the slow one', () => slow.received.slice(-1000).includes('event: end'));
 });
 
-test('a deadline ends its own job, and the others go on', async () => {
-  const { execute, supervisor } = await openCrowd({ flags: ['--delay-ms', '20'] });
-  const late = await execute(
-    'late',
-    { prompt_ids: [1], max_tokens: 2000 },
-    { 'x-deadline': String(Date.now() + 500) },
-  );
-  const other = readNativeAnswer(await execute('other', { prompt_ids: [2], max_tokens: 60 }));
-  const { last } = await within(patienceMs, 'The deadline', readNativeAnswer(late));
-  assert.equal([last.event, last.data.code, last.data.retriable], ['error', 'TIMEOUT', true]);
-  assert.equal((await within(patienceMs, 'The other', other)).ids, answerOf([2], 42n, 60));
-  await until(patienceMs, 'An idle gateway', () => supervisor.status().openRequests === 0);
-});
-
 test('a request beyond the limit is refused with Retry-After and reaches no runner', async () => {
   const bounds = { maxOpenRequests: 4, maxQueuedTokens: 20 };
   const { execute, complete, supervisor, directory } = await openCrowd({
