@@ -7,7 +7,7 @@ import { cancelled } from '../../../gateway/runner/runner.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { oneModel, testApp } from '../../fixtures/app.ts';
 import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
-import { closingSuite } from '../../fixtures/closing-suite.ts';
+import { closeLater, closingSuite } from '../../fixtures/closing-suite.ts';
 import { durableApp, journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
 import { HandClock } from '../../fixtures/hand-clock.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
@@ -37,6 +37,7 @@ async function resumed(changes: { readonly deadlineMs?: number } = {}) {
   const log = createLog('info', undefined, { write: (line) => void lines.push(line) });
   const models = oneModel(() => byteModel, runner, gate);
   const jobs = new Jobs({ models, log, now, clock });
+  closeLater(() => jobs.stop());
   await jobs.begin(async () => journal, KEEP_MS);
   const job = await jobs.open([''], 'a');
   assert.ok(job);
@@ -53,9 +54,8 @@ function untilBy(clock: HandClock, what: string, condition: () => boolean): Prom
   });
 }
 
-test('a job goes on, however long its model takes to be ready', async (context) => {
+test('a job goes on, however long its model takes to be ready', async () => {
   const { jobs, job, gate, runner, clock, logged } = await resumed();
-  context.jobs.push(jobs);
   for (const _ of [1, 2]) {
     clock.pass(MAX_WAIT_MS);
     await untilBy(clock, 'The next wait', () => gate.numWaiting === 1);
@@ -69,9 +69,8 @@ test('a job goes on, however long its model takes to be ready', async (context) 
   assert.not(logged('durable_lost'));
 });
 
-test('a job whose own deadline passes while it waits for its model has that as its end', async (context) => {
+test('a job whose own deadline passes while it waits for its model has that as its end', async () => {
   const { jobs, job, clock, runner } = await resumed({ deadlineMs: 5000 });
-  context.jobs.push(jobs);
   await untilBy(clock, 'The end', () => job.endedMs !== undefined);
   const { end } = job.log.content;
   assert.ok(end?.kind === 'error');
@@ -80,9 +79,8 @@ test('a job whose own deadline passes while it waits for its model has that as i
   assert.is(runner.requests.length, 0);
 });
 
-test('a job that is not resumed within the time for which jobs are kept is given up', async (context) => {
+test('a job that is not resumed within the time for which jobs are kept is given up', async () => {
   const { jobs, job, clock, runner, logged } = await resumed();
-  context.jobs.push(jobs);
   clock.pass(KEEP_MS);
   await untilBy(clock, 'The end', () => job.endedMs !== undefined);
   const { end } = job.log.content;
@@ -96,9 +94,8 @@ for (const [what, end] of [
   ['cancelled', 'cancel'],
   ['deleted', 'forget'],
 ] as const)
-  test(`a job that is ${what} while it waits for its model is not computed`, async (context) => {
+  test(`a job that is ${what} while it waits for its model is not computed`, async () => {
     const { jobs, job, gate, runner, logged } = await resumed();
-    context.jobs.push(jobs);
     await jobs[end]([''], 'a', cancelled());
     assert.ok(job.endedMs !== undefined);
     gate.open();
@@ -108,7 +105,7 @@ for (const [what, end] of [
     assert.is(jobs.stats?.numRunning, 0);
   });
 
-test('while the disk refuses to open the journal, jobs are refused, and go on once it can be opened', async (context) => {
+test('while the disk refuses to open the journal, jobs are refused, and go on once it can be opened', async () => {
   const folder = journalFolder();
   const before = await durableApp(folder);
   before.runner.script = ['wait'];
@@ -121,7 +118,7 @@ test('while the disk refuses to open the journal, jobs are refused, and go on on
   const log = createLog('info', undefined, { write: (line) => void lines.push(line) });
   const models = oneModel(() => byteModel, runner);
   const jobs = new Jobs({ models, log, now: Date.now, clock });
-  context.jobs.push(jobs);
+  closeLater(() => jobs.stop());
   let isFull = true;
   let numTries = 0;
   await jobs.begin(async () => {
