@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod';
 import type { Encoding, EventEncoder, EventOutlet, Facts } from '../../calls/call.ts';
-import { type ChoiceText, choiceText, type FinishedChoice, textOf } from '../../calls/whole-answer.ts';
+import { choiceText, type FinishedChoice, textOf } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import { type AnswerEnd, type AnswerPart, isCutShort } from '../../generation/text-stream.ts';
 import { dataEvent } from '../../server/streams/sse.ts';
