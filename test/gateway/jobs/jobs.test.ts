@@ -55,7 +55,7 @@ function untilBy(clock: HandClock, what: string, condition: () => boolean): Prom
 }
 
 test('a job goes on, however long its model takes to be ready', async () => {
-  const { jobs, job, gate, runner, clock, logged } = await resumed();
+  const { job, gate, runner, clock, logged } = await resumed();
   for (const _ of [1, 2]) {
     clock.pass(MAX_WAIT_MS);
     await untilBy(clock, 'The next wait', () => gate.numWaiting === 1);
@@ -70,7 +70,7 @@ test('a job goes on, however long its model takes to be ready', async () => {
 });
 
 test('a job whose own deadline passes while it waits for its model has that as its end', async () => {
-  const { jobs, job, clock, runner } = await resumed({ deadlineMs: 5000 });
+  const { job, clock, runner } = await resumed({ deadlineMs: 5000 });
   await untilBy(clock, 'The end', () => job.endedMs !== undefined);
   const { end } = job.log.content;
   assert.ok(end?.kind === 'error');
@@ -80,7 +80,7 @@ test('a job whose own deadline passes while it waits for its model has that as i
 });
 
 test('a job that is not resumed within the time for which jobs are kept is given up', async () => {
-  const { jobs, job, clock, runner, logged } = await resumed();
+  const { job, clock, runner, logged } = await resumed();
   clock.pass(KEEP_MS);
   await untilBy(clock, 'The end', () => job.endedMs !== undefined);
   const { end } = job.log.content;
