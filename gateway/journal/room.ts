@@ -5,7 +5,6 @@ import { SharedLimit } from '../system/shared-limit.ts';
 
 /** A kept job, as far as others want its room. */
 export interface Holding {
-  /** Whose share it takes. */
   readonly sharer: Caller;
   /** Milliseconds since 1970; undefined while the job has not ended: it is then not forgotten. */
   readonly endedMs: number | undefined;
@@ -20,9 +19,7 @@ export interface RoomBounds {
   readonly maxBytes: number;
 }
 
-/** What is in the way of one more job. */
 export class NoRoom {
-  /** A sentence. */
   readonly message: string;
   /** Whether it would be in the way of an empty journal too. */
   readonly isForever: boolean;
@@ -51,7 +48,6 @@ export function roomFor<Job extends Holding>(
   );
 }
 
-/** What would be kept with one more job. */
 class Room<Job extends Holding> {
   readonly #one: Holding;
   readonly #jobs: SharedLimit;

@@ -6,17 +6,14 @@ import { retryAfterSec } from './supervisor.ts';
 export interface OpenLimits {
   /** Most requests that generate or wait. Cancelled ones count until the runner lets go of them. */
   readonly maxOpenRequests: number;
-  /** Most prompt tokens of these requests. */
   readonly maxQueuedTokens: number;
 }
 
-/** Numbers of requests and of the tokens of their prompts. */
 export interface OpenCounts {
   readonly requests: number;
   readonly tokens: number;
 }
 
-/** What the open requests of callers may take together. */
 export class AdmissionLimits {
   readonly #requests: SharedLimit;
   readonly #tokens: SharedLimit;
@@ -26,12 +23,10 @@ export class AdmissionLimits {
     this.#tokens = new SharedLimit(maxQueuedTokens);
   }
 
-  /** The most requests that can be open. */
   get ceiling(): number {
     return this.#requests.ceiling;
   }
 
-  /** Number of callers that have open requests. */
   get numCallers(): number {
     return this.#requests.numCallers;
   }
