@@ -77,17 +77,15 @@ class Room<Job extends Holding> {
   }
 
   get isInQuota(): boolean {
-    return this.#hasJobsInQuota && this.#hasBytesInQuota;
+    const { quotas } = this.#one.sharer;
+    return (
+      this.#holdsAtMost(this.#jobs, quotas?.journalJobs) &&
+      this.#holdsAtMost(this.#bytes, quotas?.journalBytes)
+    );
   }
 
-  get #hasJobsInQuota(): boolean {
-    const { sharer } = this.#one;
-    return this.#jobs.heldBy(sharer) <= (sharer.quotas?.journalJobs ?? Number.POSITIVE_INFINITY);
-  }
-
-  get #hasBytesInQuota(): boolean {
-    const { sharer } = this.#one;
-    return this.#bytes.heldBy(sharer) <= (sharer.quotas?.journalBytes ?? Number.POSITIVE_INFINITY);
+  #holdsAtMost(resource: SharedLimit, quota = Number.POSITIVE_INFINITY): boolean {
+    return resource.heldBy(this.#one.sharer) <= quota;
   }
 
   /** Undefined if it is never enough. */
@@ -112,12 +110,12 @@ class Room<Job extends Holding> {
     const whole = { jobs: this.#jobs.total - 1, bytes: this.#bytes.total - numBytes };
     for (const each of this.#ended) if (this.#isOwn(each)) this.#release(each);
     const own = { jobs: this.#jobs.heldBy(sharer) - 1, bytes: this.#bytes.heldBy(sharer) - numBytes };
-    if (!this.#hasJobsInQuota)
+    if (!this.#holdsAtMost(this.#jobs, journalJobs))
       return new NoRoom(
         `The caller "${sharer.name}" has ${own.jobs} unfinished jobs in the journal, and one more would exceed its quota of ${journalJobs} (max-journal-jobs in the keys file).`,
         false,
       );
-    if (!this.#hasBytesInQuota)
+    if (!this.#holdsAtMost(this.#bytes, journalBytes))
       return new NoRoom(
         `The unfinished jobs of the caller "${sharer.name}" may take ${own.bytes} bytes of the journal, and this one, which may take ${numBytes}, would exceed its quota of ${journalBytes} (max-journal-bytes in the keys file).`,
         isLarge,

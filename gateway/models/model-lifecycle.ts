@@ -98,6 +98,11 @@ interface Loader {
 export class ModelLifecycle implements Runner {
   /** The runner for routes. While no runner process exists, its status says why. */
   readonly runner: Runner;
+  readonly path: string;
+  /** Where requests wait until the model takes them. */
+  readonly gate: AdmissionGate;
+  /** Whether it is loaded at the start and never unloaded. A single model is. */
+  readonly isPinned: boolean;
   readonly #options: ModelLifecycleOptions;
   readonly #shared: SharedMemory | undefined;
   readonly #clock: Clock;
@@ -118,13 +123,16 @@ export class ModelLifecycle implements Runner {
 
   constructor(options: ModelLifecycleOptions) {
     this.#options = options;
+    this.path = options.path;
+    this.gate = options.gate;
+    this.isPinned = options.isPinned;
     this.#shared = options.shared;
     this.#slot = new ModelSlot(options.path, options.files);
     this.#clock = options.clock ?? systemClock;
     this.#lastUsedMs = this.#clock.now();
     this.runner = options.runnerOf(this);
     if (this.#shared === undefined) this.#make();
-    else options.gate.close();
+    else this.gate.close();
   }
 
   /** For messages and the log: the first name, or the path where no names were given. */
@@ -141,20 +149,6 @@ export class ModelLifecycle implements Runner {
   /** Modification time of the file in seconds since 1970; 0 while unknown. */
   get created(): number {
     return this.model?.created ?? this.#options.created();
-  }
-
-  get path(): string {
-    return this.#options.path;
-  }
-
-  /** Where requests wait until the model takes them. */
-  get gate(): AdmissionGate {
-    return this.#options.gate;
-  }
-
-  /** Whether it is loaded at the start and never unloaded. A single model is. */
-  get isPinned(): boolean {
-    return this.#options.isPinned;
   }
 
   get model(): Model | undefined {

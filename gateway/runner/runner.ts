@@ -19,9 +19,9 @@ export interface SamplingParams {
   /** Subtracted from a token's logit once for each time it was generated; 0: off. */
   readonly frequencyPenalty: number;
   readonly logitBias: ReadonlyMap<number, number>;
-  /** Only these may be drawn; empty: all. */
+  /** Only these may be sampled; empty: all. */
   readonly allowedTokenIds: readonly number[];
-  /** These are never drawn, even if they are allowed. */
+  /** These are never sampled, even if they are allowed. */
   readonly bannedTokenIds: readonly number[];
   /** 0 to 2^64 - 1. */
   readonly seed: bigint;
@@ -91,7 +91,7 @@ export interface GenerateRequest {
   readonly modelIdentity: string;
   /** Tokens to generate, those of `resumeFrom` included. A full context may end the answer earlier. */
   readonly maxTokens: number;
-  /** No stop id is drawn before this many tokens. */
+  /** No stop id is sampled before this many tokens. */
   readonly minTokens: number;
   readonly stopIds: readonly number[];
   readonly sampling: SamplingParams;

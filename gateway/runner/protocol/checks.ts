@@ -9,14 +9,11 @@ import type { Embed, Generate } from './to-runner.ts';
  * vocabulary, no more tokens than asked for, nothing after a stop id (docs/protocol.md, "A request").
  */
 export class AnswerCheck {
-  readonly #requestId: number;
+  readonly #asked: Omit<Generate, 'tokenIds'>;
   readonly #stopIds: ReadonlySet<number>;
   /** Empty: all ids are allowed. */
   readonly #allowedIds: ReadonlySet<number>;
   readonly #bannedIds: ReadonlySet<number>;
-  readonly #minTokens: number;
-  readonly #topLogprobs: number | undefined;
-  readonly #promptLogprobs: number | undefined;
   readonly #vocabSize: number;
   readonly #numTokens: number;
   readonly #numPromptTokens: number;
@@ -27,22 +24,17 @@ export class AnswerCheck {
   #room: number;
   #lastStep = 0;
 
-  constructor(generate: Generate, limits: { vocabSize: number; maxModelLen: number }) {
-    this.#requestId = generate.requestId;
-    this.#stopIds = new Set(generate.stopIds);
-    this.#allowedIds = new Set(generate.sampling.allowedTokenIds);
-    this.#bannedIds = new Set(generate.sampling.bannedTokenIds);
-    this.#minTokens = generate.minTokens;
-    this.#topLogprobs = generate.topLogprobs;
-    this.#promptLogprobs = generate.promptLogprobs;
-    this.#numTokens = generate.tokenIds.length;
-    this.#numPromptTokens = generate.tokenIds.length - generate.numEmitted;
+  constructor({ tokenIds, ...asked }: Generate, limits: { vocabSize: number; maxModelLen: number }) {
+    const { stopIds, sampling, numEmitted, maxTokens } = asked;
+    this.#asked = asked;
+    this.#stopIds = new Set(stopIds);
+    this.#allowedIds = new Set(sampling.allowedTokenIds);
+    this.#bannedIds = new Set(sampling.bannedTokenIds);
+    this.#numTokens = tokenIds.length;
+    this.#numPromptTokens = tokenIds.length - numEmitted;
     this.#vocabSize = limits.vocabSize;
-    this.#nextIndex = generate.numEmitted;
-    this.#room = Math.min(
-      generate.maxTokens - generate.numEmitted,
-      limits.maxModelLen - generate.tokenIds.length,
-    );
+    this.#nextIndex = numEmitted;
+    this.#room = Math.min(maxTokens - numEmitted, limits.maxModelLen - tokenIds.length);
   }
 
   get numTokens(): number {
@@ -51,7 +43,7 @@ export class AnswerCheck {
 
   /** Throws ProtocolError if this frame cannot come next. */
   acceptPromptLogprobs({ firstIndex, logprobs }: PromptLogprobs): void {
-    if (this.#promptLogprobs === undefined || this.#hasOutput)
+    if (this.#asked.promptLogprobs === undefined || this.#hasOutput)
       throw this.#violation('order', "got its prompt's log-probabilities when none were due");
     if (firstIndex !== this.#nextPromptIndex)
       throw this.#violation(
@@ -64,7 +56,7 @@ export class AnswerCheck {
         'field',
         `got log-probabilities of ${logprobs.length} prompt tokens where ${numLeft} were left`,
       );
-    this.#checkTops(logprobs, this.#promptLogprobs);
+    this.#checkTops(logprobs, this.#asked.promptLogprobs);
     this.#nextPromptIndex += logprobs.length;
   }
 
@@ -101,7 +93,8 @@ export class AnswerCheck {
         'field',
         `found ${first.numCachedTokens} of ${this.#numTokens} tokens in the cache`,
       );
-    const isMissing = this.#promptLogprobs !== undefined && this.#nextPromptIndex < this.#numPromptTokens;
+    const isMissing =
+      this.#asked.promptLogprobs !== undefined && this.#nextPromptIndex < this.#numPromptTokens;
     if (isMissing) {
       const missing = `prompt token ${this.#nextPromptIndex}`;
       throw this.#violation('order', `got its first output without the log-probabilities of ${missing}`);
@@ -109,12 +102,12 @@ export class AnswerCheck {
   }
 
   #checkMasks(ids: readonly number[]): void {
-    const isBelowMin = this.#nextIndex < this.#minTokens;
+    const isBelowMin = this.#nextIndex < this.#asked.minTokens;
     if (this.#bannedIds.size === 0 && this.#allowedIds.size === 0 && !isBelowMin) return;
     const isMasked = (id: number, offset: number): boolean =>
       this.#bannedIds.has(id) ||
       (this.#allowedIds.size > 0 && !this.#allowedIds.has(id)) ||
-      (this.#nextIndex + offset < this.#minTokens && this.#stopIds.has(id));
+      (this.#nextIndex + offset < this.#asked.minTokens && this.#stopIds.has(id));
     const masked = ids.find(isMasked);
     if (masked !== undefined) throw this.#violation('field', `got token ${masked}, which it must not draw`);
   }
@@ -141,12 +134,12 @@ export class AnswerCheck {
   }
 
   #checkLogprobs(output: Output): void {
-    if (output.logprobs === undefined && this.#topLogprobs === undefined) return;
+    if (output.logprobs === undefined && this.#asked.topLogprobs === undefined) return;
     const entries = output.logprobs ?? [];
-    const expected = this.#topLogprobs === undefined ? 0 : output.tokenIds.length;
+    const expected = this.#asked.topLogprobs === undefined ? 0 : output.tokenIds.length;
     if (entries.length !== expected)
       throw this.#violation('field', `got ${entries.length} log-probabilities where ${expected} belong`);
-    this.#checkTops(entries, this.#topLogprobs ?? 0);
+    this.#checkTops(entries, this.#asked.topLogprobs ?? 0);
   }
 
   #checkTops(entries: readonly TokenLogprobs[], numAsked: number): void {
@@ -158,7 +151,7 @@ export class AnswerCheck {
   }
 
   #violation(kind: 'field' | 'order', what: string): ProtocolError {
-    return new ProtocolError(kind, `Request ${this.#requestId} ${what}.`);
+    return new ProtocolError(kind, `Request ${this.#asked.requestId} ${what}.`);
   }
 }
 

@@ -176,7 +176,7 @@ function u64(name: string, value: bigint): Long {
   throw new RangeError(`${name} must be an integer from 0 to ${maxU64}, not ${value}.`);
 }
 
-/** A token with a longer spelling is sent without one, so that no grammar draws it. */
+/** A token with a longer spelling is sent without one, so that it is not sampled under a grammar. */
 export const maxSpellingBytes = 4096;
 /** Limit of all spellings together. */
 export const maxVocabularyBytes = 2 ** 25;

@@ -59,7 +59,7 @@ export class RequestScheduler {
   ) {
     this.#limits = limits;
     this.#now = now;
-    this.#pending = new FairQueue(limits.ceiling);
+    this.#pending = new FairQueue(limits.requests.ceiling);
     this.#runners = Array.from({ length: numRunners }, (_, index) => new ScheduledRunner(index));
     this.#quarantine = quarantine;
     this.#events = events;
@@ -70,7 +70,7 @@ export class RequestScheduler {
   }
 
   get numOpenTokens(): number {
-    return this.#limits.numTokens;
+    return this.#limits.tokens.total;
   }
 
   /** Open requests that no runner has. */
@@ -355,7 +355,7 @@ export class RequestScheduler {
   }
 
   get #isShared(): boolean {
-    return this.#limits.numCallers > 1;
+    return this.#limits.requests.numCallers > 1;
   }
 
   get #isIsolatingSuspect(): boolean {
