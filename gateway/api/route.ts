@@ -2,7 +2,7 @@ import type { Handler, MiddlewareHandler } from 'hono';
 import { answer } from '../calls/answer.ts';
 import type { ParsedCall } from '../calls/call.ts';
 import { ApiError } from '../errors/api-error.ts';
-import { tellIgnored } from '../server/ignored-fields.ts';
+import { tellIgnored } from '../server/request-log.ts';
 import type { Operation, RouteDeps } from '../server/route-group.ts';
 import type { Ids } from '../system/ids.ts';
 import { readJson } from './json.ts';

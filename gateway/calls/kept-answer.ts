@@ -1,5 +1,4 @@
 import type { Context } from 'hono';
-import { stringify } from 'lossless-json';
 import { ApiError, shown } from '../errors/api-error.ts';
 import { TextStream } from '../generation/text-stream.ts';
 import type { Thinking } from '../generation/thinking-parser.ts';
@@ -7,7 +6,7 @@ import type { CallSyntax } from '../generation/tool-call-parser.ts';
 import type { DurableJob, Job } from '../jobs/job.ts';
 import type { Jobs } from '../jobs/jobs.ts';
 import type { Idempotency } from '../journal/records.ts';
-import { JSON_TYPE } from '../json/json-text.ts';
+import { JSON_TYPE, jsonText } from '../json/json-text.ts';
 import { asList, asObject, memberOf } from '../json/json-values.ts';
 import type { Model } from '../models/model.ts';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../runner/runner.ts';
@@ -62,7 +61,7 @@ export async function beginKept(
     stop: call.stop,
     endsAtTimeLimit: !call.failsAtTimeLimit,
     route: c.req.path,
-    body: stringify(withoutPrompt(body, call.input.field)) ?? '',
+    body: jsonText(withoutPrompt(body, call.input.field)),
     uuid,
     ...(requestId === undefined ? {} : { requestId }),
   };

@@ -1,7 +1,7 @@
 import type { Context } from 'hono';
 import { accepts } from 'hono/accepts';
-import { stringify } from 'lossless-json';
 import type { Encoding } from '../../calls/call.ts';
+import { jsonText } from '../../json/json-text.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
 import { MSGPACK_TYPE, packMsgpack } from '../msgpack.ts';
 import { type EventForm, ExecuteEvents, type ExecuteOptions, errorData, type NativeEvent } from './events.ts';
@@ -30,7 +30,7 @@ const serverSent: EventForm = {
     const tail = ids === undefined ? '' : `,"ids":[${ids.join(',')}]`;
     return `event: token\ndata: {"t":${JSON.stringify(t)},"i":${i}${tail}}\n\n`;
   },
-  event: ({ event, data }) => namedEvent(event, jsonOf(data)),
+  event: ({ event, data }) => namedEvent(event, jsonText(data)),
 };
 
 const packed: EventForm = {
@@ -42,11 +42,4 @@ const packed: EventForm = {
 function pack({ event, data }: NativeEvent, id: number | undefined): string {
   const named = id === undefined ? { event } : { event, id };
   return Buffer.from(packMsgpack({ ...named, ...data })).toString('latin1');
-}
-
-/** JSON of the data; 64-bit integers keep all their digits. */
-function jsonOf(data: object): string {
-  const json = stringify(data);
-  if (json === undefined) throw new TypeError('an event has no JSON form');
-  return json;
 }
