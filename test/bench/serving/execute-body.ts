@@ -1,5 +1,5 @@
 import { parseJson } from '../../../gateway/api/json.ts';
-import { type ExecuteRequest, parseExecuteRequest } from '../../../gateway/api/native/execute-request.ts';
+import { type ExecuteRequest, parseExecuteRequest } from '../../../gateway/api/native/execute.ts';
 import { jsonText } from '../../../gateway/json/json-text.ts';
 import { RUNNEL } from '../engines/runnel.ts';
 import type { Figures, Subject } from '../interleave.ts';
