@@ -35,6 +35,9 @@ const useCuda = z
 
 /** The settings of every command that starts a runner. */
 export const runnerSettings = {
+  ...inGroup('Model', {
+    model: model(MODEL_MISSING).help('GGUF file, Hugging Face folder, or name of a pulled model'),
+  }),
   ...inGroup('Devices', {
     backend: oneOf(BACKENDS)
       .optional('auto')
@@ -71,7 +74,6 @@ export const runnerSettings = {
       .help('Devices that compute one model; only 1 is supported'),
   }),
   ...inGroup('Model', {
-    model: model(MODEL_MISSING).help('GGUF file, Hugging Face folder, or name of a pulled model'),
     'max-model-len': whole(2, RUNNER_LIMITS.maxModelLen)
       .optional("the model's context, or what the KV cache holds if that is less")
       .help('Maximum context: tokens of a prompt and its answer together'),
