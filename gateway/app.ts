@@ -7,11 +7,10 @@ import { ApiError, shown } from './errors/api-error.ts';
 import { Jobs } from './jobs/jobs.ts';
 import type { Playground } from './playground/playground.ts';
 import { pageGroup } from './playground/routes.ts';
-import { correlation } from './server/correlation.ts';
 import { type BodyLimits, ByteBudget, boundBodies, closeUnread } from './server/guard/bodies.ts';
 import { sharerOf } from './server/guard/caller.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './server/guard/guard.ts';
-import { failureLog, logRequests } from './server/request-log.ts';
+import { correlation, failureLog, logRequests } from './server/request-log.ts';
 import { assignGroup, pathOf, type RouteDeps } from './server/route-group.ts';
 import { toApiError } from './server/to-api-error.ts';
 
@@ -46,7 +45,7 @@ export function createApp(deps: AppDeps): Hono {
     // If the queue is full, the request is refused before its body is read.
     app.post(path, async (c, next) => {
       // Of several models, only the body says which one is meant.
-      deps.models.sole?.runner.assertAcceptsRequests(sharerOf(c));
+      deps.models.single?.runner.assertAcceptsRequests(sharerOf(c));
       await next();
     });
   }
