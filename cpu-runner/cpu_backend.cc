@@ -7,19 +7,19 @@
 #include <variant>
 #include <vector>
 
-#include "cpu-runner/activation.h"
-#include "cpu-runner/attention.h"
+#include "cpu-runner/attention/attention.h"
+#include "cpu-runner/attention/kv_cache.h"
+#include "cpu-runner/attention/rope_angles.h"
 #include "cpu-runner/cpu_device.h"
-#include "cpu-runner/drawn_rows.h"
-#include "cpu-runner/expert_rows.h"
 #include "cpu-runner/isa.h"
 #include "cpu-runner/kernels/kernels.h"
-#include "cpu-runner/kv_cache.h"
-#include "cpu-runner/matrix.h"
-#include "cpu-runner/product.h"
-#include "cpu-runner/rope_angles.h"
+#include "cpu-runner/matrix/activation.h"
+#include "cpu-runner/matrix/expert_rows.h"
+#include "cpu-runner/matrix/matrix.h"
+#include "cpu-runner/matrix/product.h"
+#include "cpu-runner/matrix/weight_arena.h"
+#include "cpu-runner/sampling/drawn_rows.h"
 #include "cpu-runner/thread_pool.h"
-#include "cpu-runner/weight_arena.h"
 #include "runner/check.h"
 #include "runner/formats/in_quotes.h"
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "runner/process_memory.h"
+#include "runner/system/process_memory.h"
 
 namespace runnel {
 

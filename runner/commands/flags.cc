@@ -7,7 +7,7 @@
 
 #include "runner/commands/flag_values.h"
 #include "runner/commands/wrapped_text.h"
-#include "runner/processors.h"
+#include "runner/system/processors.h"
 
 // CLI11 takes long to compile, so all flags are in this one file.
 namespace runnel {

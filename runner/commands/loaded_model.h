@@ -8,8 +8,8 @@
 #include <ostream>
 #include <string>
 
-#include "runner/backend.h"
-#include "runner/engine.h"
+#include "runner/backend/backend.h"
+#include "runner/engine/engine.h"
 #include "runner/formats/model_file.h"
 #include "runner/models/model.h"
 #include "runner/models/registry.h"

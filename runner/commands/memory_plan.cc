@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
-#include "runner/forwarding_backend.h"
-#include "runner/process_memory.h"
+#include "runner/backend/forwarding_backend.h"
+#include "runner/system/process_memory.h"
 
 namespace runnel {
 namespace {

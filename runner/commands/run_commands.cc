@@ -10,8 +10,8 @@
 #include "runner/commands/inspect.h"
 #include "runner/commands/score.h"
 #include "runner/commands/system_errors.h"
-#include "runner/processors.h"
 #include "runner/synth/synth.h"
+#include "runner/system/processors.h"
 
 namespace runnel {
 namespace {

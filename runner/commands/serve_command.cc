@@ -10,11 +10,11 @@
 
 #include "runner/commands/system_errors.h"
 #include "runner/formats/quantize.h"
-#include "runner/process_memory.h"
 #include "runner/serving/channel.h"
 #include "runner/serving/heartbeat.h"
 #include "runner/serving/inbox.h"
 #include "runner/serving/serve.h"
+#include "runner/system/process_memory.h"
 
 namespace runnel {
 namespace {

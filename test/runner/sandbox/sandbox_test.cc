@@ -25,8 +25,8 @@
 #include <thread>
 
 #include "runner/formats/model_file.h"
-#include "runner/process_memory.h"
 #include "runner/sandbox/parts.h"
+#include "runner/system/process_memory.h"
 #include "test/fixtures/tiny_llama.h"
 #include "test/unit_test.h"
 
