@@ -31,8 +31,8 @@ namespace runnel {
 
 class TiledMatrix {
  public:
-  // Copies the tensor, which has two dimensions, into the arena, which must outlive this. Fails with
-  // kBadModel for other shapes and with kSystem.
+  // Copies the tensor, which has two dimensions, into the arena, which must outlive this, unless it is there
+  // already. Fails with kBadModel for other shapes and as WeightArena::take() does.
   static Result<TiledMatrix> from_tensor(const TensorView& tensor, WeightArena& arena, ThreadPool& threads);
 
   uint32_t rows() const { return rows_; }

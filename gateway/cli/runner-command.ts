@@ -56,5 +56,11 @@ export function runnerCommand(
     if (config['enforce-eager'] === 'on') args.push('--enforce-eager');
   }
   for (const name of PASSED_ON) pass(name);
-  return { file: kind === 'cpu' ? config.runner : config['cuda-runner'], args };
+  if (kind === 'cuda') return { file: config['cuda-runner'], args };
+  return { file: config.runner, args, weightsKey: weightsKey(config, slot) };
+}
+
+/** Runners with the same key pack the same bytes. */
+function weightsKey({ runner, quantize }: RunnerConfig, { path, current }: LaunchedModel): string {
+  return JSON.stringify([runner, path, current?.file, String(current?.device), quantize]);
 }

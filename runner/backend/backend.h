@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "runner/formats/tensor.h"
 #include "runner/result.h"
 #include "runner/sampling/logit_rows.h"
+#include "runner/system/memory_file.h"
 
 namespace runnel {
 
@@ -51,6 +53,9 @@ struct BackendOptions {
   // read activations.
   std::string isa = "";
   ActivationType activations = ActivationType::kI8;
+  // For a CPU: the memory of the weights, which other runners share: an empty file, which the backend packs
+  // and seals, or a sealed one, which it uses. Null: memory of its own.
+  std::shared_ptr<MemoryFile> weights_file = nullptr;
   // For a GPU: its number, and whether operations are launched one by one instead of by a graph.
   uint32_t gpu_device = 0;
   bool enforce_eager = false;
@@ -76,14 +81,15 @@ class Backend {
   // --- while loading, in this order
   // ---------------------------------------------------------------------------------------------
 
-  // Called before the first weight with the number of bytes of all tensors. Fails with kSystem if they cannot
-  // fit; the message says how much is needed and how much is available.
-  virtual Result<void> expect_weights(uint64_t bytes) = 0;
+  // Called before the first weight with the number of bytes of all tensors, and with the identity of the model.
+  // Fails with kSystem if they cannot fit; the message says how much is needed and how much is available. Fails
+  // with kTryAgain if BackendOptions::weights_file has other weights.
+  virtual Result<void> expect_weights(uint64_t bytes, const std::string& identity) = 0;
   // Loads matrices of equal columns(), stacked by rows, as one weight for one product. Copies what it needs.
   // Fails with kBadModel for a type or shape that it does not support; the message names the tensor.
   virtual Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) = 0;
-  // Whether the backend reads the values of matrices. If not, matrices may be passed in any arrangement, so
-  // that no file need be read for them.
+  // Whether the backend reads the values of matrices. If not, matrices may be passed in any arrangement, and
+  // with the data of their first rows only, so that no file need be read for them.
   virtual bool needs_values() const { return true; }
   // Loads gains or biases. name is the name of the first tensor that they come from.
   virtual Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) = 0;

@@ -17,7 +17,10 @@ class ForwardingBackend : public Backend {
   ComputeDevice& device() override { return backend_.device(); }
   std::string numerics_id() const override { return backend_.numerics_id(); }
 
-  Result<void> expect_weights(uint64_t bytes) override { return backend_.expect_weights(bytes); }
+  Result<void> expect_weights(uint64_t bytes, const std::string& identity) override {
+    return backend_.expect_weights(bytes, identity);
+  }
+  bool needs_values() const override { return backend_.needs_values(); }
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override {
     return backend_.load_matrix(stacked);
   }

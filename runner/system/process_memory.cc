@@ -27,8 +27,11 @@ uint64_t address_space_limit() {
 }  // namespace
 
 Result<uint64_t> private_memory_bytes() {
-  if (const std::optional<uint64_t> bytes = bytes_of_status("\nRssAnon:")) return *bytes;
-  return Error{ExitCode::kSystem, "/proc/self/status has no RssAnon, the memory of this process."};
+  const std::optional<uint64_t> own = bytes_of_status("\nRssAnon:");
+  const std::optional<uint64_t> shared = bytes_of_status("\nRssShmem:");
+  if (own && shared) return *own + *shared;
+  return Error{ExitCode::kSystem,
+               "/proc/self/status has no RssAnon and RssShmem, the memory of this process."};
 }
 
 std::optional<uint64_t> reserved_memory_bytes() {

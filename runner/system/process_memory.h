@@ -8,8 +8,8 @@
 
 namespace runnel {
 
-// Bytes in memory now that do not belong to a file: weights in the layout of products, KV cache, heap and
-// stacks. Pages of the model file do not count, since the system can reclaim them at any time. Fails with
+// Bytes in memory now that do not belong to a file on a disk: weights in the layout of products, also if other
+// runners share them, KV cache, heap and stacks. Pages of the model file do not count, since the system can reclaim them at any time. Fails with
 // kSystem without /proc. The first call opens a file that stays open, so a process that gives up opening
 // files must call this before.
 Result<uint64_t> private_memory_bytes();

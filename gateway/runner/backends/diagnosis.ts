@@ -1,6 +1,6 @@
 /** What `runnel doctor` reports: what this machine can compute with, and what it lacks. */
 import { readFileSync } from 'node:fs';
-import { availableParallelism, freemem, totalmem } from 'node:os';
+import { availableParallelism, freemem, release, totalmem } from 'node:os';
 import { escapeControls } from '../../system/printable.ts';
 import { programOutput } from '../../system/program-output.ts';
 import { type NodeFacts, nodeFacts, nodeFault } from '../../system/version.ts';
@@ -23,6 +23,8 @@ export interface DiagnosisOptions {
   readonly root?: string;
   /** Version of Node; by default the running one's. */
   readonly nodeVersion?: string;
+  /** Release of the kernel; by default the running one's. */
+  readonly kernel?: string;
 }
 
 export interface BinaryFacts {
@@ -44,6 +46,12 @@ export interface Diagnosis {
     readonly has_fast_path: boolean | null;
   };
   readonly memory: { readonly total_bytes: number; readonly free_bytes: number };
+  readonly huge_pages: {
+    /** The kernel's setting for files in memory (SHARED_PAGES); null: it has no huge pages. */
+    readonly shared_setting: string | null;
+    /** Whether the weights that runners share get huge pages. */
+    readonly for_weights: boolean;
+  };
   readonly cpu_runner: BinaryFacts;
   readonly cuda_runner: BinaryFacts;
   /** Null if no cuda-runner answers. */
@@ -52,8 +60,19 @@ export interface Diagnosis {
   readonly advice: readonly string[];
 }
 
+const SHARED_PAGES = '/sys/kernel/mm/transparent_hugepage/shmem_enabled';
+
+/** A runner asks for huge pages, and from Linux 6.1 on it gets them also where the setting is `never`. */
+function hugePages(root: string, kernel: string): Diagnosis['huge_pages'] {
+  const setting = /\[(\w+)\]/.exec(contentOf(`${root}${SHARED_PAGES}`) ?? '')?.[1] ?? null;
+  const [major = 0, minor = 0] = kernel.split('.').map(Number.parseFloat);
+  const isGivenAnyway = major > 6 || (major === 6 && minor >= 1);
+  const isDenied = setting === null || setting === 'deny' || (setting === 'never' && !isGivenAnyway);
+  return { shared_setting: setting, for_weights: !isDenied };
+}
+
 export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
-  const { backend, root = '', gpuDevice, nodeVersion = process.version } = options;
+  const { backend, root = '', gpuDevice, nodeVersion = process.version, kernel = release() } = options;
   const [cpuRunner, cudaRunner] = await Promise.all([
     binaryFacts(options.runner, 'make binaries'),
     binaryFacts(options.cudaRunner, 'make cuda-runner'),
@@ -71,6 +90,11 @@ export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
   const node = nodeFacts(nodeVersion);
   const nodeAdvice = nodeFault(node);
   const advice: string[] = nodeAdvice === undefined ? [] : [nodeAdvice];
+  const pages = hugePages(root, kernel);
+  if (canCpu && !canCuda && !pages.for_weights && pages.shared_setting !== null)
+    advice.push(
+      `The weights that runners share get small pages, because ${SHARED_PAGES} is ${pages.shared_setting}: "echo advise > ${SHARED_PAGES}" as root makes tokens and restarts faster.`,
+    );
   if (backend !== 'cuda' && cpuRunner.fault !== null) advice.push(cpuRunner.fault);
   if (backend !== 'cpu' && typeof device === 'string') {
     if (backend === 'cuda' || cudaRunner.fault === null || hasDriver) advice.push(device);
@@ -88,6 +112,7 @@ export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
     node,
     processor: processorFacts(root),
     memory: { total_bytes: totalmem(), free_bytes: freemem() },
+    huge_pages: pages,
     cpu_runner: cpuRunner,
     cuda_runner: cudaRunner,
     cuda: typeof devices === 'string' ? null : devices,

@@ -23,6 +23,7 @@ const maxTopLogprobs = 20;
 const maxPromptLogprobs = 256;
 const maxVocabSize = 2 ** 24;
 const maxEmbeddingSize = 2 ** 16;
+const maxDescriptor = 2 ** 20;
 const maxSentenceBytes = 4096;
 
 const finishReasons: ReadonlyMap<number, Output['finish']> = new Map([
@@ -140,10 +141,11 @@ function readLoadProgress(progress: runner.v1.LoadProgress.$Properties) {
 }
 
 /** What a runner reports about itself and its model once it is ready. Hello has the fields left out here. */
-export type Ready = { readonly type: 'ready' } & Omit<
-  RunnerInfo,
-  'kind' | 'build' | 'numericsId' | 'sandbox'
->;
+export type Ready = {
+  readonly type: 'ready';
+  /** The runner's descriptor of the weights that it has packed for others; undefined: it offers none. */
+  readonly weightsDescriptor?: number;
+} & Omit<RunnerInfo, 'kind' | 'build' | 'numericsId' | 'sandbox'>;
 
 function readReady(ready: runner.v1.Ready.$Properties): Ready {
   const vocabSize = atLeast(1, 'Ready.vocab_size', ready.vocabSize);
@@ -158,6 +160,14 @@ function readReady(ready: runner.v1.Ready.$Properties): Ready {
   const blockSize = ready.blockSize ?? 0;
   const isBlockSize = blockSize >= 8 && blockSize <= 256 && (blockSize & (blockSize - 1)) === 0;
   check(isBlockSize, 'Ready.block_size', blockSize, 'a power of two from 8 to 256');
+  const weightsBytes = counter(ready.weightsBytes);
+  const sharedWeightsBytes = counter(ready.sharedWeightsBytes);
+  const arePart = sharedWeightsBytes <= weightsBytes;
+  check(arePart, 'Ready.shared_weights_bytes', sharedWeightsBytes, `at most ${weightsBytes}`);
+  const weightsDescriptor = ready.weightsDescriptor ?? 0;
+  const isDescriptor =
+    weightsDescriptor === 0 || (weightsDescriptor >= 3 && weightsDescriptor <= maxDescriptor);
+  check(isDescriptor, 'Ready.weights_descriptor', weightsDescriptor, `3 to ${maxDescriptor}`);
   return {
     type: 'ready',
     modelIdentity: text('Ready.model_identity', ready.modelIdentity, 256, { required: true }),
@@ -169,7 +179,9 @@ function readReady(ready: runner.v1.Ready.$Properties): Ready {
     maxNumBatchedTokens: atLeast(1, 'Ready.max_num_batched_tokens', ready.maxNumBatchedTokens),
     blockSize,
     numBlocks: atLeast(1, 'Ready.num_blocks', ready.numBlocks),
-    weightsBytes: counter(ready.weightsBytes),
+    weightsBytes,
+    sharedWeightsBytes,
+    ...(weightsDescriptor === 0 ? {} : { weightsDescriptor }),
     kvCacheBytes: counter(ready.kvCacheBytes),
     kvCacheType: text('Ready.kv_cache_type', ready.kvCacheType, 64, { required: true }),
     embeddingSize,

@@ -18,6 +18,7 @@ import { Backoff, type NextStart, Restarts } from './restarts.ts';
 import type { RunnerEvent, RunnerEventName } from './runner-event.ts';
 import type { RunnerSpec } from './runner-spec.ts';
 import { defaultSessionLimits, RunnerSession, type SessionLimits } from './session.ts';
+import type { SharedWeights, WeightsLease } from './shared-weights.ts';
 import { LoadLog, RunnerStatusCache } from './status-cache.ts';
 import { StepTimes } from './watchdog.ts';
 
@@ -82,6 +83,7 @@ export class RunnerSupervisor {
   readonly heard = new RunnerStatusCache();
   readonly #options: RunnerSupervisorOptions;
   readonly #events: SupervisorEvents;
+  readonly #weights: SharedWeights;
   readonly #clock: Clock;
   readonly #restarts: Restarts;
   #stepTimes = new StepTimes();
@@ -107,8 +109,10 @@ export class RunnerSupervisor {
    */
   #replacement: Replacement | undefined;
 
-  constructor(options: RunnerSupervisorOptions, events: SupervisorEvents) {
+  /** weights: those of all runners of the pool. */
+  constructor(options: RunnerSupervisorOptions, events: SupervisorEvents, weights: SharedWeights) {
     this.#options = options;
+    this.#weights = weights;
     this.#spec = options;
     this.#events = events;
     this.#clock = options.clock ?? systemClock;
@@ -250,6 +254,13 @@ export class RunnerSupervisor {
     if (!this.#events.isWanted()) return;
     const { limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
     const spec = this.#spec;
+    const command = spec.command();
+    const wait = this.#weights.wait(command, () => this.start());
+    if (wait !== undefined) {
+      this.#startTimer = wait;
+      return;
+    }
+    const lease = this.#weights.lend(command);
     this.heard.hello = undefined;
     const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
     const support = {
@@ -260,8 +271,7 @@ export class RunnerSupervisor {
       limits: { ...defaultSessionLimits, ...limits },
       contextLength: () => spec.contextLength?.(),
     };
-    const used = spec.command();
-    const session = new RunnerSession(used, this.#needsCanary, support, {
+    const session = new RunnerSession(lease.command, this.#needsCanary, support, {
       onHello: (hello) => {
         this.heard.hello = hello;
       },
@@ -272,7 +282,8 @@ export class RunnerSupervisor {
       },
       onReady: (ready) => {
         loadLog.reached(1);
-        this.#onReady(session, spec, ready);
+        this.#weights.onReady(lease, session.pid, ready.weightsDescriptor);
+        this.#onReady(session, spec, ready, lease);
       },
       onHeartbeat: ({ numFreeBlocks }) => {
         this.heard.numFreeBlocks = numFreeBlocks;
@@ -280,7 +291,10 @@ export class RunnerSupervisor {
       onStats: (stats) => this.heard.onStats(stats),
       onLetGo: () => this.#events.onLetGo(),
       onLost: () => this.#onLost(),
-      onDied: (death) => this.#onDied(session, used, death),
+      onDied: (death) => {
+        this.#weights.onDied(lease, death);
+        this.#onDied(session, lease.command, death);
+      },
       onStderrLine: (line) => this.#log('info', 'runner_stderr', { pid: session.pid, line }),
       onInternalError: (err) => this.#log('error', 'internal_error', { pid: session.pid, err }),
     });
@@ -292,7 +306,7 @@ export class RunnerSupervisor {
     loadLog.reached(0);
   }
 
-  #onReady(session: RunnerSession, spec: RunnerSpec, ready: Ready): void {
+  #onReady(session: RunnerSession, spec: RunnerSpec, ready: Ready, { source }: WeightsLease): void {
     // The runner was told to end while it loaded; this Ready was written before.
     if (this.#replacement?.isEnding) return;
     const before = this.heard.info;
@@ -306,6 +320,7 @@ export class RunnerSupervisor {
       pid: session.pid,
       msg: `Model loaded to ${info.kind.toUpperCase()} memory`,
       memory_bytes: info.weightsBytes + info.kvCacheBytes,
+      weights: info.sharedWeightsBytes === 0 ? 'private' : source,
       ...info,
     });
     if (before !== undefined && before.numericsId !== info.numericsId) {
@@ -458,6 +473,7 @@ export class RunnerSupervisor {
   #fail(failing: Failing, { exitCode, ...facts }: FailureFacts = {}): void {
     this.#state = 'failed';
     this.#reason = failing.reason;
+    this.#weights.closeUnlessUsed();
     const { reason, isRetriable } = failing;
     this.#log('error', 'model_failed', {
       reason,
