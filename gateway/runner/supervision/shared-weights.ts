@@ -41,8 +41,9 @@ export class SharedWeights {
    */
   wait({ weightsKey }: RunnerCommand, start: () => void): Timer | undefined {
     if (this.#packer === undefined || this.#packer.command.weightsKey !== weightsKey) return undefined;
-    this.#waiting.add(start);
-    return { cancel: () => this.#waiting.delete(start) };
+    const waiting = () => start();
+    this.#waiting.add(waiting);
+    return { cancel: () => this.#waiting.delete(waiting) };
   }
 
   /** The command with which the runner is started now. */
