@@ -59,8 +59,9 @@ Result<void> Memory::give_up_writing(const MemoryFile& file, uint64_t offset) {
 }
 
 Result<void> Memory::map_over(const MemoryFile& file, uint64_t offset, int protection) {
-  const void* const mapped = mmap(data_, bytes_, protection, MAP_SHARED | MAP_FIXED, file.descriptor(),
-                                  static_cast<off_t>(offset));
+  const int descriptor = (protection & PROT_WRITE) != 0 ? file.descriptor() : file.reader();
+  const void* const mapped =
+      mmap(data_, bytes_, protection, MAP_SHARED | MAP_FIXED, descriptor, static_cast<off_t>(offset));
   if (mapped == data_) return {};
   const std::string why = std::strerror(errno);
   return Error{ExitCode::kSystem, "The system refuses to map " + std::to_string(bytes_) +

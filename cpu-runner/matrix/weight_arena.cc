@@ -44,6 +44,7 @@ void warn(const std::string& sentence) {
 // Calls fn(begin, end) on all threads for parts of a range, which are whole huge pages but for the last.
 template <typename Fn>
 void for_each_part(ThreadPool& threads, uint64_t begin, uint64_t end, const Fn& fn) {
+  if (begin >= end) return;
   const uint64_t part = round_up((end - begin + threads.num_threads() - 1) / threads.num_threads(), kHuge);
   const auto num_parts = static_cast<uint32_t>((end - begin + part - 1) / part);
   threads.parallel_for(num_parts,

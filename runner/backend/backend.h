@@ -27,9 +27,10 @@
 #include "runner/formats/tensor.h"
 #include "runner/result.h"
 #include "runner/sampling/logit_rows.h"
-#include "runner/system/memory_file.h"
 
 namespace runnel {
+
+class MemoryFile;
 
 // The size of the KV cache. It holds, for every token, K and V of num_layers layers with num_kv_heads heads
 // of head_dim values.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runner/commands/memory_budget.h"
+#include "runner/system/memory_file.h"
 
 namespace runnel {
 namespace {

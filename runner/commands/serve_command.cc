@@ -14,6 +14,7 @@
 #include "runner/serving/heartbeat.h"
 #include "runner/serving/inbox.h"
 #include "runner/serving/serve.h"
+#include "runner/system/memory_file.h"
 #include "runner/system/process_memory.h"
 
 namespace runnel {

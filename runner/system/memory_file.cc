@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <string>
 #include <utility>
 
 namespace runnel {
@@ -29,7 +30,9 @@ Result<MemoryFile> MemoryFile::create(const char* name) {
   if (descriptor < 0) return refused("a file in memory");
   // So that a limit on the size of files (ulimit -f) is an error like others.
   std::signal(SIGXFSZ, SIG_IGN);
-  return MemoryFile(descriptor);
+  MemoryFile file(descriptor);
+  if (!file.open_reader()) return refused("to open a file in memory once more");
+  return file;
 }
 
 Result<MemoryFile> MemoryFile::open_sealed(int descriptor, const std::string& flag) {
@@ -42,6 +45,7 @@ Result<MemoryFile> MemoryFile::open_sealed(int descriptor, const std::string& fl
   const int seals = fcntl(descriptor, F_GET_SEALS);
   if (seals < 0) return refuse("is no file in memory");
   if ((seals & kSeals) != kSeals) return refuse("is not sealed, so its bytes could change");
+  if (!file.open_reader()) return refuse("cannot be opened for reading");
   // Across exec the descriptor was inherited, and nobody else is to inherit it.
   fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   file.bytes_ = static_cast<uint64_t>(status.st_size);
@@ -50,17 +54,28 @@ Result<MemoryFile> MemoryFile::open_sealed(int descriptor, const std::string& fl
 }
 
 MemoryFile::MemoryFile(MemoryFile&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), bytes_(other.bytes_), is_sealed_(other.is_sealed_) {}
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      reader_(std::exchange(other.reader_, -1)),
+      bytes_(other.bytes_),
+      is_sealed_(other.is_sealed_) {}
 
 MemoryFile& MemoryFile::operator=(MemoryFile&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
+  std::swap(reader_, other.reader_);
   std::swap(bytes_, other.bytes_);
   std::swap(is_sealed_, other.is_sealed_);
   return *this;
 }
 
 MemoryFile::~MemoryFile() {
-  if (descriptor_ >= 0) close(descriptor_);
+  for (const int descriptor : {descriptor_, reader_})
+    if (descriptor >= 0) close(descriptor);
+}
+
+bool MemoryFile::open_reader() {
+  const std::string path = "/proc/self/fd/" + std::to_string(descriptor_);
+  reader_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  return reader_ >= 0;
 }
 
 Result<void> MemoryFile::resize(uint64_t bytes) {

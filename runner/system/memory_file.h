@@ -11,7 +11,8 @@ namespace runnel {
 
 class MemoryFile {
  public:
-  // An empty file. name is for people, in /proc. Fails with kSystem.
+  // An empty file. name is for people, in /proc. Must be called before the process gives up opening files, as
+  // must open_sealed. Fails with kSystem.
   static Result<MemoryFile> create(const char* name);
   // A file that another process has made and sealed, by its descriptor, which this takes over. flag names the
   // descriptor in messages. Fails with kTryAgain for everything else: whoever passed the descriptor is to do
@@ -23,6 +24,9 @@ class MemoryFile {
   ~MemoryFile();
 
   int descriptor() const { return descriptor_; }
+  // Open for reading only. What is mapped through it can never become writable, so it does not keep the file
+  // from being sealed. Before Linux 6.7 a sealed file can be mapped in no other way.
+  int reader() const { return reader_; }
   uint64_t bytes() const { return bytes_; }
   // Whether neither bytes nor size can change.
   bool is_sealed() const { return is_sealed_; }
@@ -34,8 +38,10 @@ class MemoryFile {
 
  private:
   explicit MemoryFile(int descriptor) : descriptor_(descriptor) {}
+  bool open_reader();
 
   int descriptor_;
+  int reader_ = -1;
   uint64_t bytes_ = 0;
   bool is_sealed_ = false;
 };

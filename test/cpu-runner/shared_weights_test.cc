@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runner/models/registry.h"
+#include "runner/system/memory_file.h"
 #include "test/cpu-runner/cpu_harness.h"
 #include "test/fixtures/golden_models.h"
 #include "test/unit_test.h"

@@ -1,9 +1,10 @@
 /** What `runnel doctor` reports: what this machine can compute with, and what it lacks. */
 import { readFileSync } from 'node:fs';
-import { availableParallelism, freemem, release, totalmem } from 'node:os';
+import { availableParallelism, freemem, totalmem } from 'node:os';
 import { escapeControls } from '../../system/printable.ts';
 import { programOutput } from '../../system/program-output.ts';
 import { type NodeFacts, nodeFacts, nodeFault } from '../../system/version.ts';
+import { type HugePages, hugePages, SHARED_PAGES } from '../../system/huge-pages.ts';
 import { DeviceInquiry, type DeviceReport, notRunnable, usableDevice } from './devices.ts';
 
 const VERSION_LIMITS = { timeoutMs: 10_000, maxBytes: 4096 };
@@ -46,12 +47,7 @@ export interface Diagnosis {
     readonly has_fast_path: boolean | null;
   };
   readonly memory: { readonly total_bytes: number; readonly free_bytes: number };
-  readonly huge_pages: {
-    /** The kernel's setting for files in memory (SHARED_PAGES); null: it has no huge pages. */
-    readonly shared_setting: string | null;
-    /** Whether the weights that runners share get huge pages. */
-    readonly for_weights: boolean;
-  };
+  readonly huge_pages: HugePages;
   readonly cpu_runner: BinaryFacts;
   readonly cuda_runner: BinaryFacts;
   /** Null if no cuda-runner answers. */
@@ -60,19 +56,8 @@ export interface Diagnosis {
   readonly advice: readonly string[];
 }
 
-const SHARED_PAGES = '/sys/kernel/mm/transparent_hugepage/shmem_enabled';
-
-/** A runner asks for huge pages, and from Linux 6.1 on it gets them also where the setting is `never`. */
-function hugePages(root: string, kernel: string): Diagnosis['huge_pages'] {
-  const setting = /\[(\w+)\]/.exec(contentOf(`${root}${SHARED_PAGES}`) ?? '')?.[1] ?? null;
-  const [major = 0, minor = 0] = kernel.split('.').map(Number.parseFloat);
-  const isGivenAnyway = major > 6 || (major === 6 && minor >= 1);
-  const isDenied = setting === null || setting === 'deny' || (setting === 'never' && !isGivenAnyway);
-  return { shared_setting: setting, for_weights: !isDenied };
-}
-
 export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
-  const { backend, root = '', gpuDevice, nodeVersion = process.version, kernel = release() } = options;
+  const { backend, root = '', gpuDevice, nodeVersion = process.version, kernel } = options;
   const [cpuRunner, cudaRunner] = await Promise.all([
     binaryFacts(options.runner, 'make binaries'),
     binaryFacts(options.cudaRunner, 'make cuda-runner'),
@@ -93,7 +78,7 @@ export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
   const pages = hugePages(root, kernel);
   if (canCpu && !canCuda && !pages.for_weights && pages.shared_setting !== null)
     advice.push(
-      `The weights that runners share get small pages, because ${SHARED_PAGES} is ${pages.shared_setting}: "echo advise > ${SHARED_PAGES}" as root makes tokens and restarts faster.`,
+      `The weights that runners share get small pages, because ${SHARED_PAGES} is ${pages.shared_setting}: "echo advise > ${SHARED_PAGES}" as root lets them have huge ones, and a single runner that dies need not pack them again.`,
     );
   if (backend !== 'cuda' && cpuRunner.fault !== null) advice.push(cpuRunner.fault);
   if (backend !== 'cpu' && typeof device === 'string') {

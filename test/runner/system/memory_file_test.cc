@@ -42,7 +42,7 @@ TEST_CASE("a sealed file in memory can be read, and nobody can change its bytes,
     CHECK(ftruncate(other, 1 << 20) < 0);
     CHECK(fcntl(other, F_ADD_SEALS, F_SEAL_SEAL) < 0);
     CHECK(mmap(nullptr, kFileBytes, PROT_WRITE, MAP_SHARED, other, 0) == MAP_FAILED);
-    const void* const read = mmap(nullptr, kFileBytes, PROT_READ, MAP_SHARED, other, 0);
+    const void* const read = mmap(nullptr, kFileBytes, PROT_READ, MAP_SHARED, file.reader(), 0);
     REQUIRE(read != MAP_FAILED);
     CHECK(std::string(static_cast<const char*>(read)) == "bytes");
     munmap(const_cast<void*>(read), kFileBytes);
@@ -52,6 +52,8 @@ TEST_CASE("a sealed file in memory can be read, and nobody can change its bytes,
 
 TEST_CASE("a file in memory is not sealed while it is mapped for writing, nor while it could be again") {
   MemoryFile file = file_of(kFileBytes);
+  const void* const readable = mmap(nullptr, kFileBytes, PROT_READ, MAP_SHARED, file.reader(), 0);
+  REQUIRE(readable != MAP_FAILED);
   void* const writable = mapped(file, PROT_READ | PROT_WRITE);
   REQUIRE(writable != MAP_FAILED);
   CHECK_FALSE(file.seal().ok());
