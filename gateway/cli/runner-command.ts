@@ -62,7 +62,11 @@ export function runnerCommand(
   }
   for (const name of PASSED_ON) pass(name);
   if (kind === 'cuda') return { file: config['cuda-runner'], args };
-  return { file: config.runner, args, ...(sharesWeights(config.runners ?? 1, hugePages()) ? { weightsKey: weightsKey(config, slot) } : {}) };
+  return {
+    file: config.runner,
+    args,
+    ...(sharesWeights(config.runners ?? 1, hugePages()) ? { weightsKey: weightsKey(config, slot) } : {}),
+  };
 }
 
 /**

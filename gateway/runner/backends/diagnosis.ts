@@ -1,10 +1,10 @@
 /** What `runnel doctor` reports: what this machine can compute with, and what it lacks. */
 import { readFileSync } from 'node:fs';
 import { availableParallelism, freemem, totalmem } from 'node:os';
+import { type HugePages, hugePages, SHARED_PAGES } from '../../system/huge-pages.ts';
 import { escapeControls } from '../../system/printable.ts';
 import { programOutput } from '../../system/program-output.ts';
 import { type NodeFacts, nodeFacts, nodeFault } from '../../system/version.ts';
-import { type HugePages, hugePages, SHARED_PAGES } from '../../system/huge-pages.ts';
 import { DeviceInquiry, type DeviceReport, notRunnable, usableDevice } from './devices.ts';
 
 const VERSION_LIMITS = { timeoutMs: 10_000, maxBytes: 4096 };
