@@ -18,8 +18,7 @@ Result<Memory> Memory::reserve(uint64_t bytes, int protection, const std::string
   const bool is_countable = bytes <= std::numeric_limits<size_t>::max() - slack;
   void* address = MAP_FAILED;
   errno = ENOMEM;
-  if (is_countable)
-    address = mmap(nullptr, bytes + slack, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (is_countable) address = mmap(nullptr, bytes + slack, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) {
     const std::string why = std::strerror(errno);
     return Error{ExitCode::kSystem,

@@ -112,9 +112,8 @@ Result<void> WeightArena::add_segment(uint64_t bytes, const std::string& purpose
     if (shared_ != nullptr) {
       if (const auto grown = shared_->resize(offset + bytes); !grown) return grown;
     }
-    Result<Memory> mapped = shared_ == nullptr
-                                ? Memory::allocate(bytes, purpose)
-                                : Memory::map(*shared_, offset, bytes, /*is_writable=*/true);
+    Result<Memory> mapped = shared_ == nullptr ? Memory::allocate(bytes, purpose)
+                                               : Memory::map(*shared_, offset, bytes, /*is_writable=*/true);
     if (!mapped) return mapped.error();
     memory = *std::move(mapped);
   }
@@ -147,12 +146,12 @@ Result<void> WeightArena::map_sealed(const std::string& identity) {
   return {};
 }
 
-// Fills the last segment of a file with pages up to this byte at least. A file in memory has small pages unless
-// an administrator chose otherwise (/sys/kernel/mm/transparent_hugepage/shmem_enabled), but a process may ask
-// for parts that exist to be collapsed into huge pages. A part of which one page exists, and which is not in a
-// page table, is collapsed as fast as memory of its own gets huge pages. What cannot be collapsed gets small
-// pages. Pages are provided here and not by the first write, because a write to a page that the system does not
-// have is a SIGBUS.
+// Fills the last segment of a file with pages up to this byte at least. A file in memory has small pages
+// unless an administrator chose otherwise (/sys/kernel/mm/transparent_hugepage/shmem_enabled), but a process
+// may ask for parts that exist to be collapsed into huge pages. A part of which one page exists, and which is
+// not in a page table, is collapsed as fast as memory of its own gets huge pages. What cannot be collapsed
+// gets small pages. Pages are provided here and not by the first write, because a write to a page that the
+// system does not have is a SIGBUS.
 Result<void> WeightArena::provide_pages(uint64_t end) {
   if (shared_ == nullptr || end <= num_provided_) return {};
   const Segment& segment = segments_.back();

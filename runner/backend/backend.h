@@ -82,9 +82,9 @@ class Backend {
   // --- while loading, in this order
   // ---------------------------------------------------------------------------------------------
 
-  // Called before the first weight with the number of bytes of all tensors, and with the identity of the model.
-  // Fails with kSystem if they cannot fit; the message says how much is needed and how much is available. Fails
-  // with kTryAgain if BackendOptions::weights_file has other weights.
+  // Called before the first weight with the number of bytes of all tensors, and with the identity of the
+  // model. Fails with kSystem if they cannot fit; the message says how much is needed and how much is
+  // available. Fails with kTryAgain if BackendOptions::weights_file has other weights.
   virtual Result<void> expect_weights(uint64_t bytes, const std::string& identity) = 0;
   // Loads matrices of equal columns(), stacked by rows, as one weight for one product. Copies what it needs.
   // Fails with kBadModel for a type or shape that it does not support; the message names the tensor.

@@ -132,11 +132,12 @@ void add_weights_file_flags(CLI::App& command, EngineFlags& flags) {
 void refuse_weights_file_flags(CLI::App& command) {
   for (const char* name : {"--share-weights", "--weights-fd"}) {
     command
-        .add_option_function<std::string>(name,
-                                          [name](const std::string&) {
-                                            throw CLI::ValidationError(
-                                                name, "is for cpu-runner; cuda-runner keeps the weights on its device");
-                                          })
+        .add_option_function<std::string>(
+            name,
+            [name](const std::string&) {
+              throw CLI::ValidationError(name,
+                                         "is for cpu-runner; cuda-runner keeps the weights on its device");
+            })
         ->expected(0, 1)
         ->group("");
   }

@@ -35,7 +35,7 @@ constexpr long kAllowed[] = {
     SYS_poll,
 #endif
     SYS_eventfd2,
-    SYS_pread64,  // /proc/self/status, which is open
+    SYS_pread64,                  // /proc/self/status, which is open
     SYS_ftruncate, SYS_pwrite64,  // the file in memory that the weights are packed into
     // Memory: the mapped model, weights, KV cache, heap, stacks of threads.
     SYS_munmap, SYS_mremap, SYS_madvise, SYS_brk,

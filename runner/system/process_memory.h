@@ -8,10 +8,10 @@
 
 namespace runnel {
 
-// Bytes in memory now that do not belong to a file on a disk: weights in the layout of products, also if other
-// runners share them, KV cache, heap and stacks. Pages of the model file do not count, since the system can reclaim them at any time. Fails with
-// kSystem without /proc. The first call opens a file that stays open, so a process that gives up opening
-// files must call this before.
+// Bytes in memory now that do not belong to a file on a disk: weights in the layout of products, also if
+// other runners share them, KV cache, heap and stacks. Pages of the model file do not count, since the system
+// can reclaim them at any time. Fails with kSystem without /proc. The first call opens a file that stays
+// open, so a process that gives up opening files must call this before.
 Result<uint64_t> private_memory_bytes();
 
 // Bytes that the system can still give this process: memory that is free or can be freed, within the limits

@@ -260,7 +260,8 @@ TEST_CASE("sandbox: modes have names") {
   CHECK_FALSE(sandbox_mode_named("on"));
 }
 
-TEST_CASE("sandbox: packed weights can be written and sealed inside, and no other file flags can be changed") {
+TEST_CASE(
+    "sandbox: packed weights can be written and sealed inside, and no other file flags can be changed") {
   if (const auto why = obstacle()) {
     MESSAGE("SKIPPED: " << *why);
     return;
