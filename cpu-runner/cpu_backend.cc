@@ -1,25 +1,26 @@
 #include "cpu-runner/cpu_backend.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "cpu-runner/activation.h"
-#include "cpu-runner/attention.h"
+#include "cpu-runner/attention/attention.h"
+#include "cpu-runner/attention/kv_cache.h"
+#include "cpu-runner/attention/rope_angles.h"
 #include "cpu-runner/cpu_device.h"
-#include "cpu-runner/drawn_rows.h"
-#include "cpu-runner/expert_rows.h"
 #include "cpu-runner/isa.h"
 #include "cpu-runner/kernels/kernels.h"
-#include "cpu-runner/kv_cache.h"
-#include "cpu-runner/matrix.h"
-#include "cpu-runner/product.h"
-#include "cpu-runner/rope_angles.h"
+#include "cpu-runner/matrix/activation.h"
+#include "cpu-runner/matrix/expert_rows.h"
+#include "cpu-runner/matrix/matrix.h"
+#include "cpu-runner/matrix/product.h"
+#include "cpu-runner/matrix/weight_arena.h"
+#include "cpu-runner/sampling/drawn_rows.h"
 #include "cpu-runner/thread_pool.h"
-#include "cpu-runner/weight_arena.h"
 #include "runner/check.h"
 #include "runner/formats/in_quotes.h"
 
@@ -36,14 +37,19 @@ class CpuBackend final : public Backend {
         kernels_(kernels),
         executor_{kernels_, *threads_, options.activations},
         device_(executor_),
-        kv_type_(options.kv_type) {}
+        kv_type_(options.kv_type),
+        weights_file_(options.weights_file),
+        arena_(weights_file_ == nullptr ? WeightArena() : WeightArena(*weights_file_, *threads_)) {}
 
   ComputeDevice& device() override { return device_; }
   // Every table of kernels and every weight type computes the sums of docs/numerics.md, so they share one
   // name.
   std::string numerics_id() const override { return runnel::numerics_id(executor_.activations, kv_type_); }
 
-  Result<void> expect_weights(uint64_t bytes) override { return arena_.expect(bytes); }
+  Result<void> expect_weights(uint64_t bytes, const std::string& identity) override {
+    return arena_.expect(bytes, identity);
+  }
+  bool needs_values() const override { return !arena_.is_filled(); }
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
   Result<WeightHandle> load_vector(const std::string&, std::span<const float> values) override {
     return add_weight(Vector(values.begin(), values.end()));
@@ -141,6 +147,7 @@ class CpuBackend final : public Backend {
   CpuDevice device_;
   const KvType kv_type_;
 
+  const std::shared_ptr<MemoryFile> weights_file_;
   WeightArena arena_;
   std::vector<std::variant<StackedMatrix, Vector>> weights_;
   // (max_rows, width): what flows between the operations.
@@ -178,6 +185,7 @@ Result<WeightHandle> CpuBackend::load_matrix(std::span<const TensorView> stacked
 
 Result<void> CpuBackend::prepare(const DecoderSpec& spec, const StepLimits& limits) {
   CHECK(limits.max_rows > 0 && limits.max_head_rows > 0 && !logits_);
+  if (const auto finished = arena_.finish(); !finished) return finished;
   const Result<DecoderWidths> widths = widths_of(spec);
   if (!widths) return widths.error();
   hidden_ = Activation(limits.max_rows, widths->hidden);

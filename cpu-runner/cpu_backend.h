@@ -1,9 +1,9 @@
-// The CPU's implementation of runner/backend.h.
+// The CPU's implementation of runner/backend/backend.h.
 #pragma once
 
 #include <memory>
 
-#include "runner/backend.h"
+#include "runner/backend/backend.h"
 #include "runner/result.h"
 
 namespace runnel {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cpu-runner/product.h"
-#include "runner/compute_device.h"
+#include "cpu-runner/matrix/product.h"
+#include "runner/backend/compute_device.h"
 
 namespace runnel {
 

@@ -7,18 +7,18 @@
 #include <limits>
 #include <utility>
 
-#include "runner/process_memory.h"
+#include "runner/check.h"
+#include "runner/system/process_memory.h"
 
 namespace runnel {
 
-Result<Memory> Memory::allocate(uint64_t bytes, const std::string& purpose, Pages pages) {
+Result<Memory> Memory::reserve(uint64_t bytes, int protection, const std::string& purpose) {
   // Memory of less than a huge page need not begin at one.
   const uint64_t slack = bytes < kHugePageBytes ? 0 : kHugePageBytes;
   const bool is_countable = bytes <= std::numeric_limits<size_t>::max() - slack;
   void* address = MAP_FAILED;
   errno = ENOMEM;
-  if (is_countable)
-    address = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (is_countable) address = mmap(nullptr, bytes + slack, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) {
     const std::string why = std::strerror(errno);
     return Error{ExitCode::kSystem,
@@ -31,9 +31,40 @@ Result<Memory> Memory::allocate(uint64_t bytes, const std::string& purpose, Page
   const auto begin = reinterpret_cast<uintptr_t>(address);
   memory.data_ = memory.mapping_ + (slack == 0 ? 0 : -begin % kHugePageBytes);
   memory.bytes_ = bytes;
-  // This is advice: other pages work as well.
-  madvise(memory.data_, bytes, pages == Pages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   return memory;
+}
+
+Result<Memory> Memory::allocate(uint64_t bytes, const std::string& purpose, Pages pages) {
+  Result<Memory> memory = reserve(bytes, PROT_READ | PROT_WRITE, purpose);
+  // This is advice: other pages work as well.
+  if (memory) madvise(memory->data_, bytes, pages == Pages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  return memory;
+}
+
+Result<Memory> Memory::map(const MemoryFile& file, uint64_t offset, uint64_t bytes, bool is_writable) {
+  // The pages of a file have the sizes that they got when they were written. They are mapped as huge pages
+  // where address and offset are multiples of such.
+  CHECK(offset % kHugePageBytes == 0);
+  Result<Memory> memory = reserve(bytes, PROT_NONE, "weights that runners share");
+  if (!memory) return memory;
+  const int protection = is_writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  if (const auto mapped = memory->map_over(file, offset, protection); !mapped) return mapped.error();
+  madvise(memory->data_, bytes, MADV_HUGEPAGE);
+  return memory;
+}
+
+Result<void> Memory::give_up_writing(const MemoryFile& file, uint64_t offset) {
+  return map_over(file, offset, PROT_READ);
+}
+
+Result<void> Memory::map_over(const MemoryFile& file, uint64_t offset, int protection) {
+  const int descriptor = (protection & PROT_WRITE) != 0 ? file.descriptor() : file.reader();
+  const void* const mapped =
+      mmap(data_, bytes_, protection, MAP_SHARED | MAP_FIXED, descriptor, static_cast<off_t>(offset));
+  if (mapped == data_) return {};
+  const std::string why = std::strerror(errno);
+  return Error{ExitCode::kSystem, "The system refuses to map " + std::to_string(bytes_) +
+                                      " bytes of a file in memory: " + why + "."};
 }
 
 Memory::Memory(Memory&& other) noexcept {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runner/result.h"
+#include "runner/system/memory_file.h"
 
 namespace runnel {
 
@@ -22,6 +23,13 @@ class Memory {
   // for <purpose>".
   static Result<Memory> allocate(uint64_t bytes, const std::string& purpose, Pages pages = Pages::kHuge);
 
+  // Bytes of a file from offset on, a multiple of huge pages, to which they are aligned. They may lie beyond
+  // the end of the file, which must have grown by the time of the first access. Fails with kSystem.
+  static Result<Memory> map(const MemoryFile& file, uint64_t offset, uint64_t bytes, bool is_writable);
+  // Makes memory that was mapped from this part of the file read-only, at the same address. The file counts
+  // as no longer mapped for writing. Fails with kSystem.
+  Result<void> give_up_writing(const MemoryFile& file, uint64_t offset);
+
   Memory() = default;
   Memory(Memory&& other) noexcept;
   Memory& operator=(Memory&& other) noexcept;
@@ -31,6 +39,10 @@ class Memory {
   uint64_t bytes() const { return bytes_; }
 
  private:
+  // data() and bytes() of new private memory, aligned, and nothing of it advised.
+  static Result<Memory> reserve(uint64_t bytes, int protection, const std::string& purpose);
+  Result<void> map_over(const MemoryFile& file, uint64_t offset, int protection);
+
   std::byte* mapping_ = nullptr;
   uint64_t mapping_bytes_ = 0;
   std::byte* data_ = nullptr;

@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "runner/check.h"
-#include "runner/processors.h"
+#include "runner/system/processors.h"
 
 namespace runnel {
 namespace {

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "runner/processors.h"
 #include "runner/result.h"
+#include "runner/system/processors.h"
 
 namespace runnel {
 

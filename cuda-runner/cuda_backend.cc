@@ -47,7 +47,7 @@ class CudaBackend final : public Backend {
   ComputeDevice& device() override { return compute_device_; }
   std::string numerics_id() const override { return runnel::numerics_id(ActivationType::kI8, kv_type_); }
 
-  Result<void> expect_weights(uint64_t bytes) override;
+  Result<void> expect_weights(uint64_t bytes, const std::string& identity) override;
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override {
     return weights_->add_matrix(stacked);
   }
@@ -130,7 +130,7 @@ class CudaBackend final : public Backend {
 
 // --- while loading
 
-Result<void> CudaBackend::expect_weights(uint64_t bytes) {
+Result<void> CudaBackend::expect_weights(uint64_t bytes, const std::string&) {
   const uint64_t free_bytes = device_.free_bytes();
   if (bytes <= free_bytes) return {};
   return Error{ExitCode::kSystem,

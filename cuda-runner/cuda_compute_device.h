@@ -9,7 +9,7 @@
 
 #include "cuda-runner/device/device.h"
 #include "cuda-runner/device/stream.h"
-#include "runner/compute_device.h"
+#include "runner/backend/compute_device.h"
 
 namespace runnel {
 

@@ -11,7 +11,7 @@
 #include "cuda-runner/device/device_buffer.h"
 #include "cuda-runner/device/stream.h"
 #include "cuda-runner/weight_upload.h"
-#include "runner/backend.h"
+#include "runner/backend/backend.h"
 #include "runner/formats/tensor.h"
 #include "runner/result.h"
 

@@ -8,7 +8,7 @@
 #include "cuda-runner/decode_graphs.h"
 #include "cuda-runner/device/graph.h"
 #include "cuda-runner/device/stream.h"
-#include "runner/batch.h"
+#include "runner/backend/batch.h"
 #include "runner/check.h"
 
 namespace runnel {

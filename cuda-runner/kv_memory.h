@@ -9,8 +9,8 @@
 #include "cuda-runner/device/device_buffer.h"
 #include "cuda-runner/device/stream.h"
 #include "cuda-runner/kernels/device_kv.h"
-#include "runner/backend.h"
-#include "runner/kv_type.h"
+#include "runner/backend/backend.h"
+#include "runner/backend/kv_type.h"
 #include "runner/result.h"
 
 namespace runnel {

@@ -10,7 +10,7 @@
 #include "cuda-runner/device/device_buffer.h"
 #include "cuda-runner/device/pinned_buffer.h"
 #include "cuda-runner/device/stream.h"
-#include "runner/backend.h"
+#include "runner/backend/backend.h"
 #include "runner/result.h"
 
 namespace runnel {

@@ -9,7 +9,7 @@
 #include "cuda-runner/device/pinned_buffer.h"
 #include "cuda-runner/device/stream.h"
 #include "cuda-runner/kernels/step_rows.h"
-#include "runner/batch.h"
+#include "runner/backend/batch.h"
 #include "runner/result.h"
 
 namespace runnel {

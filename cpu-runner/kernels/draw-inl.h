@@ -320,7 +320,7 @@ static uint32_t contenders(const float* logits, const uint32_t* words, uint32_t 
   return count;
 }
 
-// log_f64 of runner/numerics.h in each lane.
+// log_f64 of runner/backend/numerics.h in each lane.
 RUNNEL_DRAW_INLINE Doubles log(Doubles x) {
   const Longs bits = (Longs)x;
   // 2^52 holds a small integer in its low bits; x is positive.

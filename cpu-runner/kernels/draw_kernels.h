@@ -1,6 +1,6 @@
 // The inner loops of draws (row_drawer.h). runner/sampling/sampler.h defines what is drawn. These loops look
 // through a vocabulary for the few ids that matter to a draw. What Sampler computes in double, they compute
-// in double, with the operations of runner/numerics.h in their order. All tables give the same bits.
+// in double, with the operations of runner/backend/numerics.h in their order. All tables give the same bits.
 //
 // In a row of logits, an id that is no candidate has -infinity.
 #pragma once

@@ -5,8 +5,8 @@
 
 namespace runnel::RUNNEL_KERNELS {
 
-// The operations of exp_f32 in runner/numerics.h in each lane. Adding and subtracting 1.5 * 2^23 rounds to
-// the nearest integer, like nearbyint, and leaves that integer in the low bits of the sum.
+// The operations of exp_f32 in runner/backend/numerics.h in each lane. Adding and subtracting 1.5 * 2^23
+// rounds to the nearest integer, like nearbyint, and leaves that integer in the low bits of the sum.
 template <typename Vector>
 RUNNEL_INLINE Vector exp(Vector x) {
   const Vector zero = {};

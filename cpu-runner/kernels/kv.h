@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runner/kv_type.h"
+#include "runner/backend/kv_type.h"
 
 namespace runnel {
 

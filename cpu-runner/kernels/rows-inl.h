@@ -4,7 +4,7 @@
 #include "cpu-runner/kernels/exp-inl.h"
 #include "cpu-runner/kernels/kernels.h"
 #include "cpu-runner/kernels/wide-inl.h"
-#include "runner/nonlinearity.h"
+#include "runner/backend/nonlinearity.h"
 
 namespace runnel::RUNNEL_KERNELS {
 
@@ -58,7 +58,7 @@ static void layer_norm(const float* in, const float* gain, const float* bias, ui
   for (uint32_t i = 0; i < n; ++i) out[i] = ((in[i] - mean) * scale) * gain[i] + bias[i];
 }
 
-// f(gate) x up: see runner/nonlinearity.h.
+// f(gate) x up: see runner/backend/nonlinearity.h.
 template <Nonlinearity kKind, typename Lanes>
 RUNNEL_INLINE Lanes multiply_gated(Lanes gate, Lanes up) {
   Lanes z = gate;

@@ -9,7 +9,7 @@
 
 #include "cuda-runner/kernels/attend.h"
 #include "cuda-runner/kernels/device_kv-inl.h"
-#include "runner/numerics.h"
+#include "runner/backend/numerics.h"
 
 namespace runnel {
 

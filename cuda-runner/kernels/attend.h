@@ -11,7 +11,7 @@
 #include "cuda-runner/kernels/product.h"
 #include "cuda-runner/kernels/ready_rows.h"
 #include "cuda-runner/kernels/step_rows.h"
-#include "runner/attention_shape.h"
+#include "runner/backend/attention_shape.h"
 
 namespace runnel {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "cuda-runner/kernels/attend.h"
-#include "runner/host_device.h"
-#include "runner/kv_type.h"
+#include "runner/backend/host_device.h"
+#include "runner/backend/kv_type.h"
 
 namespace runnel {
 

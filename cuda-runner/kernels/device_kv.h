@@ -20,8 +20,8 @@
 #include <cstdint>
 
 #include "cuda-runner/kernels/lang.h"
-#include "runner/host_device.h"
-#include "runner/kv_type.h"
+#include "runner/backend/host_device.h"
+#include "runner/backend/kv_type.h"
 
 namespace runnel {
 

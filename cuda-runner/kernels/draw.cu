@@ -8,7 +8,7 @@
 #include "cuda-runner/kernels/last_kept-inl.h"
 #include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/load.h"
-#include "runner/numerics.h"
+#include "runner/backend/numerics.h"
 #include "runner/sampling/exp_sum.h"
 #include "runner/sampling/gumbel.h"
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "cuda-runner/kernels/product.h"
-#include "runner/nonlinearity.h"
+#include "runner/backend/nonlinearity.h"
 
 namespace runnel {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "cuda-runner/kernels/ready_rows.h"
+#include "runner/backend/nonlinearity.h"
 #include "runner/formats/tensor_type.h"
-#include "runner/nonlinearity.h"
 
 namespace runnel {
 

@@ -1,7 +1,7 @@
 #include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/load.h"
 #include "cuda-runner/kernels/rope_angles.h"
-#include "runner/numerics.h"
+#include "runner/backend/numerics.h"
 
 namespace runnel {
 namespace {

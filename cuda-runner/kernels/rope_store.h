@@ -8,7 +8,7 @@
 #include "cuda-runner/kernels/device_kv.h"
 #include "cuda-runner/kernels/product.h"
 #include "cuda-runner/kernels/step_rows.h"
-#include "runner/attention_shape.h"
+#include "runner/backend/attention_shape.h"
 
 namespace runnel {
 

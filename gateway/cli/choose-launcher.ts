@@ -5,7 +5,7 @@ import { CudaLauncher } from '../runner/backends/cuda-launcher.ts';
 import { DeviceInquiry, notRunnable } from '../runner/backends/devices.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import type { RunnerLauncher } from '../runner/supervision/runner-spec.ts';
-import { runnerCommand } from './runner-command.ts';
+import { type LaunchConfig, runnerCommand } from './runner-command.ts';
 
 interface ChooseOptions {
   readonly log: (event: RunnerEvent) => void;
@@ -29,7 +29,7 @@ function requireCpuRunner({ runner }: RunnerConfig): void {
 }
 
 /** How runners are started with these settings. Throws UsageError if the settings want a runner that is not built. */
-export function chooseLauncher(config: RunnerConfig, { log, moveBack }: ChooseOptions): RunnerLauncher {
+export function chooseLauncher(config: LaunchConfig, { log, moveBack }: ChooseOptions): RunnerLauncher {
   const requested = backendOf(config);
   const cpuCommand: RunnerLauncher['command'] = (slot) => runnerCommand('cpu', config, slot);
   if (requested === 'cpu') {

@@ -33,6 +33,7 @@ function textOf({
   node,
   processor,
   memory,
+  huge_pages,
   cpu_runner,
   cuda_runner,
   cuda,
@@ -45,6 +46,10 @@ function textOf({
     row('node', `${node.version}, ${node.is_supported ? 'a supported version' : 'not a supported version'}`),
     row('processor', `${model ?? 'unknown'}, ${num_processors} processors to use${path[`${has_fast_path}`]}`),
     row('memory', `${gigabytes(memory.total_bytes)}, ${gigabytes(memory.free_bytes)} free`),
+    row(
+      'weights',
+      `in ${huge_pages.for_weights ? 'huge' : 'small'} pages (for memory that runners share the setting is ${huge_pages.shared_setting ?? 'unknown'})`,
+    ),
     row('cpu-runner', cpu_runner.fault ?? `${cpu_runner.version} (${cpu_runner.file})`),
     row('cuda-runner', cuda_runner.fault ?? `${cuda_runner.version} (${cuda_runner.file})`),
     ...(cuda === null ? [] : [row('CUDA', `${cuda.cuda}, driver: ${cuda.driver ?? 'none'}`)]),

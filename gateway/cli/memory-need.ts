@@ -30,12 +30,14 @@ export async function memoryNeedOf(
   if (kind === 'cuda') args.push('--gpu-device', String(config['gpu-device'] ?? 0));
   const told = await inspection(kind === 'cuda' ? config['cuda-runner'] : config.runner, args);
   if (typeof told === 'string') return told;
-  const { memory_bytes, available_bytes, obstacle } = told;
+  const { memory_bytes, weights_bytes = 0, available_bytes, obstacle } = told;
   // Too little free memory now is no obstacle, since other models may be unloaded.
   if (memory_bytes === undefined)
     return obstacle ?? `The runner did not report how much memory ${path} needs.`;
   const bytes = kind === 'cpu' ? (config['memory-bytes'] ?? memory_bytes) : memory_bytes;
-  return { kind, bytes: bytes * config.runners, availableBytes: available_bytes };
+  // The runners share the weights.
+  const numOthers = config.runners - 1;
+  return { kind, bytes: bytes + numOthers * (bytes - weights_bytes), availableBytes: available_bytes };
 }
 
 /** The kind of the runner that will be tried first. */

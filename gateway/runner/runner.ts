@@ -233,6 +233,8 @@ export interface RunnerInfo {
   readonly blockSize: number;
   readonly numBlocks: number;
   readonly weightsBytes: number;
+  /** The part of them that all runners of the model share. */
+  readonly sharedWeightsBytes: number;
   readonly kvCacheBytes: number;
   /** Type of the KV cache's elements: f16, f32 or q8_0. */
   readonly kvCacheType: string;

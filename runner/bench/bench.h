@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runner/bench/bench_report.h"
-#include "runner/engine.h"
+#include "runner/engine/engine.h"
 #include "runner/result.h"
 
 namespace runnel {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <random>
 
-#include "runner/engine.h"
-#include "runner/request.h"
+#include "runner/engine/engine.h"
+#include "runner/engine/request.h"
 #include "runner/result.h"
 
 namespace runnel {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "runner/forwarding_backend.h"
+#include "runner/backend/forwarding_backend.h"
 
 namespace runnel {
 

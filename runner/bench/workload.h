@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runner/request.h"
+#include "runner/engine/request.h"
 
 namespace runnel {
 

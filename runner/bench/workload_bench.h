@@ -5,7 +5,7 @@
 #include <ostream>
 
 #include "runner/bench/bench_report.h"
-#include "runner/engine.h"
+#include "runner/engine/engine.h"
 #include "runner/result.h"
 
 namespace runnel {

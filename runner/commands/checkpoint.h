@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/backend.h"
+#include "runner/backend/backend.h"
 #include "runner/commands/loaded_model.h"
 #include "runner/result.h"
 

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "runner/activation_type.h"
+#include "runner/backend/activation_type.h"
+#include "runner/backend/kv_type.h"
+#include "runner/engine/sequence.h"
 #include "runner/formats/tensor_type.h"
-#include "runner/kv_type.h"
 #include "runner/result.h"
 #include "runner/sandbox/sandbox.h"
-#include "runner/sequence.h"
 
 namespace runnel {
 

@@ -1,5 +1,7 @@
 #include "runner/commands/flags.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <limits>
 #include <memory>
@@ -7,7 +9,7 @@
 
 #include "runner/commands/flag_values.h"
 #include "runner/commands/wrapped_text.h"
-#include "runner/processors.h"
+#include "runner/system/processors.h"
 
 // CLI11 takes long to compile, so all flags are in this one file.
 namespace runnel {
@@ -16,6 +18,7 @@ namespace {
 constexpr uint32_t kMaxScoreTop = 1000;
 constexpr uint32_t kMaxRepeats = 1000;
 constexpr uint32_t kMaxGpuDevice = 255;
+constexpr int kMaxDescriptor = 1 << 20;
 constexpr double kMinFraction = 0.001;
 constexpr double kMinUtilization = 0.001;
 
@@ -111,7 +114,37 @@ void add_activations_flag(CLI::App& command, EngineFlags& flags, bool uses_gpu) 
       ->group(kDevices);
 }
 
+void add_weights_file_flags(CLI::App& command, EngineFlags& flags) {
+  CLI::Option* const share =
+      command
+          .add_flag("--share-weights", flags.share_weights,
+                    "Pack the weights into a sealed file in memory, which other runners can use")
+          ->group(kModel);
+  command
+      .add_option("--weights-fd", flags.weights_fd,
+                  "Descriptor of such a file with this model's weights, which are then not packed again")
+      ->type_name("N")
+      ->check(CLI::Range(STDERR_FILENO + 1, kMaxDescriptor))
+      ->excludes(share)
+      ->group(kModel);
+}
+
+void refuse_weights_file_flags(CLI::App& command) {
+  for (const char* name : {"--share-weights", "--weights-fd"}) {
+    command
+        .add_option_function<std::string>(
+            name,
+            [name](const std::string&) {
+              throw CLI::ValidationError(name,
+                                         "is for cpu-runner; cuda-runner keeps the weights on its device");
+            })
+        ->expected(0, 1)
+        ->group("");
+  }
+}
+
 void add_cpu_flags(CLI::App& command, EngineFlags& flags) {
+  add_weights_file_flags(command, flags);
   command.add_option("--threads", flags.num_threads, "Threads that compute")
       ->check(CLI::Range(1u, kMaxThreads))
       ->default_str("one for each usable processor")
@@ -142,6 +175,7 @@ void add_cpu_flags(CLI::App& command, EngineFlags& flags) {
 }
 
 void add_gpu_flags(CLI::App& command, EngineFlags& flags) {
+  refuse_weights_file_flags(command);
   command.add_option("--gpu-device", flags.gpu_device, "Number of the GPU, as `devices` lists it")
       ->check(CLI::Range(0u, kMaxGpuDevice))
       ->capture_default_str()

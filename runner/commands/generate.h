@@ -6,7 +6,7 @@
 #include <ostream>
 #include <vector>
 
-#include "runner/engine.h"
+#include "runner/engine/engine.h"
 #include "runner/result.h"
 
 namespace runnel {

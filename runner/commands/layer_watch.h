@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/forwarding_backend.h"
+#include "runner/backend/forwarding_backend.h"
 
 namespace runnel {
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <string>
 
 #include "runner/commands/memory_budget.h"
+#include "runner/system/memory_file.h"
 
 namespace runnel {
 namespace {
@@ -100,6 +102,19 @@ void EngineFlags::set_gpu_defaults() {
   kv_cache_bytes = 0;
   // A graph cannot replace a step with drafts.
   speculation = false;
+}
+
+Result<void> EngineFlags::open_weights_file() {
+  if (!share_weights && weights_fd < 0) return {};
+  Result<MemoryFile> file = share_weights ? MemoryFile::create("runnel-weights")
+                                          : MemoryFile::open_sealed(weights_fd, "--weights-fd");
+  if (file.ok())
+    weights_file = std::make_shared<MemoryFile>(*std::move(file));
+  else if (share_weights)
+    std::fprintf(stderr, "--share-weights has no effect: %s\n", file.error().message.c_str());
+  else
+    return file.error();
+  return {};
 }
 
 Result<void> check_block_size(uint32_t block_size) {

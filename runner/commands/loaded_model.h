@@ -8,8 +8,8 @@
 #include <ostream>
 #include <string>
 
-#include "runner/backend.h"
-#include "runner/engine.h"
+#include "runner/backend/backend.h"
+#include "runner/engine/engine.h"
 #include "runner/formats/model_file.h"
 #include "runner/models/model.h"
 #include "runner/models/registry.h"
@@ -54,12 +54,19 @@ struct EngineFlags {
   std::optional<TensorType> quantize = std::nullopt;  // for matrices of floats, at load
   std::string isa = "";                               // empty: the best one
   ActivationType activations = ActivationType::kI8;
+  bool share_weights = false;  // packs the weights into a file in memory
+  int weights_fd = -1;         // of a file in memory that has the packed weights; -1: none
+  std::shared_ptr<MemoryFile> weights_file = nullptr;  // by open_weights_file()
   uint32_t gpu_device = 0;
   bool enforce_eager = false;
 
   BackendOptions backend_options() const {
-    return {num_threads, kv_cache_type, isa, activations, gpu_device, enforce_eager};
+    return {num_threads, kv_cache_type, isa, activations, weights_file, gpu_device, enforce_eager};
   }
+  // Sets weights_file as share_weights and weights_fd say, for the next backend_options(). Must be called
+  // before the sandbox is entered. Fails as MemoryFile::open_sealed() does. If the system has no files in
+  // memory, stderr says so, and weights_file stays empty.
+  Result<void> open_weights_file();
   // Sets the defaults of a GPU that differ: it has more to do at once, and memory of its own.
   void set_gpu_defaults();
 };

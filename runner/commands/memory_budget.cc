@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "runner/check.h"
-#include "runner/engine.h"
-#include "runner/process_memory.h"
+#include "runner/engine/engine.h"
+#include "runner/system/process_memory.h"
 
 namespace runnel {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "runner/backend.h"
+#include "runner/backend/backend.h"
 #include "runner/models/model.h"
 #include "runner/result.h"
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
-#include "runner/forwarding_backend.h"
-#include "runner/process_memory.h"
+#include "runner/backend/forwarding_backend.h"
+#include "runner/system/process_memory.h"
 
 namespace runnel {
 namespace {
@@ -49,12 +49,12 @@ class PlanningBackend final : public ForwardingBackend {
   // The size of the KV cache depends on what the weights leave.
   ComputeDevice& device() override { return planned_device_; }
 
-  Result<void> expect_weights(uint64_t) override { return {}; }
+  Result<void> expect_weights(uint64_t, const std::string&) override { return {}; }
 
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override {
     WeightHandle handle;
     for (const TensorView& tensor : stacked) {
-      weights_ += tensor.data.size();
+      weights_ += tensor.bytes_as(tensor.type);
       const Result<WeightHandle> sample = sample_of(tensor);
       if (!sample.ok()) return sample;
       handle = *sample;
@@ -99,7 +99,7 @@ class PlanningBackend final : public ForwardingBackend {
     TensorView row = tensor;
     if (tensor.num_dims == 2) {
       row.shape[1] = 1;
-      row.data = tensor.data.first(tensor.data.size() / tensor.rows());
+      row.data = tensor.data.first(row.bytes_as(row.type));
     }
     const Result<WeightHandle> handle = ForwardingBackend::load_matrix({&row, 1});
     if (handle.ok()) samples_.emplace(key, *handle);

@@ -4,8 +4,8 @@
 
 #include "runner/formats/in_quotes.h"
 #include "runner/formats/quantize.h"
-#include "runner/processors.h"
 #include "runner/recordings/replay.h"
+#include "runner/system/processors.h"
 
 namespace runnel {
 namespace {

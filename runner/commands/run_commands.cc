@@ -10,8 +10,8 @@
 #include "runner/commands/inspect.h"
 #include "runner/commands/score.h"
 #include "runner/commands/system_errors.h"
-#include "runner/processors.h"
 #include "runner/synth/synth.h"
+#include "runner/system/processors.h"
 
 namespace runnel {
 namespace {
@@ -144,11 +144,12 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
   if (flags.engine.num_threads == 0) flags.engine.num_threads = std::min(usable_processors(), kMaxThreads);
 
   const Result<void> end = with_system_errors([&]() -> Result<void> {
+    if (app.got_subcommand("serve")) return serve_command(flags.engine, flags.serve, factory);
+    if (const auto opened = flags.engine.open_weights_file(); !opened.ok()) return opened;
     if (app.got_subcommand("generate")) return run_generate(flags, factory);
     if (app.got_subcommand("score")) return run_score(flags, factory);
     if (app.got_subcommand("checkpoint")) return run_checkpoint(flags, factory);
     if (app.got_subcommand("bench")) return run_bench(flags, factory);
-    if (app.got_subcommand("serve")) return serve_command(flags.engine, flags.serve, factory);
     if (factory.uses_gpu() && app.got_subcommand("devices"))
       return factory.report_devices(flags.json, std::cout);
     if (app.got_subcommand("replay")) return replay_command(flags.replay, factory, std::cout);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/engine.h"
+#include "runner/engine/engine.h"
 #include "runner/result.h"
 
 namespace runnel {

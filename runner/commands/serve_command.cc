@@ -10,11 +10,12 @@
 
 #include "runner/commands/system_errors.h"
 #include "runner/formats/quantize.h"
-#include "runner/process_memory.h"
 #include "runner/serving/channel.h"
 #include "runner/serving/heartbeat.h"
 #include "runner/serving/inbox.h"
 #include "runner/serving/serve.h"
+#include "runner/system/memory_file.h"
+#include "runner/system/process_memory.h"
 
 namespace runnel {
 namespace {
@@ -35,7 +36,7 @@ wire::FromRunner hello_from(const Backend& backend, const BackendFactory& factor
   return message;
 }
 
-wire::FromRunner ready_from(const LoadedModel& loaded, KvType kv_cache_type) {
+wire::FromRunner ready_from(const LoadedModel& loaded, const EngineFlags& flags) {
   const EngineConfig& config = loaded.engine->config();
   wire::FromRunner message;
   wire::Ready& ready = *message.mutable_ready();
@@ -50,8 +51,13 @@ wire::FromRunner ready_from(const LoadedModel& loaded, KvType kv_cache_type) {
   ready.set_num_blocks(config.scheduler.num_blocks);
   ready.set_weights_bytes(loaded.backend->weights_bytes());
   ready.set_kv_cache_bytes(loaded.kv_cache_bytes);
-  ready.set_kv_cache_type(std::string(kv_type_name(kv_cache_type)));
+  ready.set_kv_cache_type(std::string(kv_type_name(flags.kv_cache_type)));
   ready.set_embedding_size(loaded.model->config().hidden_size);
+  if (flags.weights_file != nullptr && flags.weights_file->is_sealed()) {
+    ready.set_shared_weights_bytes(loaded.backend->weights_bytes());
+    if (flags.share_weights)
+      ready.set_weights_descriptor(static_cast<uint32_t>(flags.weights_file->descriptor()));
+  }
   return message;
 }
 
@@ -128,11 +134,12 @@ Error for_device(Error error, const std::string& device) {
   return error;
 }
 
-Result<void> serve_model(const EngineFlags& flags, const ServeFlags& serve_flags,
-                         const BackendFactory& factory, FrameWriter& writer, Recorder* recorder) {
+Result<void> serve_model(EngineFlags flags, const ServeFlags& serve_flags, const BackendFactory& factory,
+                         FrameWriter& writer, Recorder* recorder) {
   // All files that are read later are opened before the sandbox is entered, and threads start after it, so
   // that the sandbox applies to all threads.
   const Result<ModelFiles> file = ModelFiles::open(flags.model);
+  const Result<void> weights = flags.open_weights_file();
   (void)private_memory_bytes();
   (void)available_memory_bytes();
   const Result<std::string> sandbox = factory.uses_gpu() ? enter_sandbox(serve_flags.sandbox, kGpuObstacle)
@@ -145,6 +152,7 @@ Result<void> serve_model(const EngineFlags& flags, const ServeFlags& serve_flags
   if (!file.ok()) return for_device(file.error(), device);
   if (const auto expected = check_expected(file->parts().front(), serve_flags.expected_file); !expected.ok())
     return for_device(expected.error(), device);
+  if (!weights.ok()) return for_device(weights.error(), device);
 
   Inbox inbox;
   Vitals vitals;
@@ -159,7 +167,7 @@ Result<void> serve_model(const EngineFlags& flags, const ServeFlags& serve_flags
   const Result<bool> is_over = take_early_commands(inbox);
   if (!is_over.ok()) return is_over.error();
   if (*is_over) return {};
-  if (const auto sent = writer.send(ready_from(*loaded, flags.kv_cache_type)); !sent.ok()) return sent;
+  if (const auto sent = writer.send(ready_from(*loaded, flags)); !sent.ok()) return sent;
   if (serve_flags.json_frames) reader.emplace(STDIN_FILENO, inbox, FrameForm::kJson);
   return serve(*loaded->engine, inbox, writer, vitals, recorder);
 }

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "runner/file_error.h"
-#include "runner/process_memory.h"
+#include "runner/system/process_memory.h"
 
 namespace runnel {
 

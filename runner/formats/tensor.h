@@ -36,6 +36,10 @@ struct TensorView {
 
   uint64_t columns() const { return shape[0]; }
   uint64_t rows() const { return shape[1] * shape[2] * shape[3]; }
+  // Bytes of all weights if they are stored as this type.
+  uint64_t bytes_as(TensorType other) const {
+    return columns() * rows() / block_weights(other) * block_bytes(other);
+  }
 };
 
 }  // namespace runnel

@@ -6,7 +6,7 @@
 #include <new>
 
 #include "runner/check.h"
-#include "runner/thread_time.h"
+#include "runner/system/thread_time.h"
 
 namespace runnel {
 namespace {

@@ -13,7 +13,7 @@
 #include "runner/check.h"
 #include "runner/grammar/allocation_budget.h"
 #include "runner/sampling/id_bits.h"
-#include "runner/thread_time.h"
+#include "runner/system/thread_time.h"
 
 namespace runnel {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "runner/grammar_source.h"
+#include "runner/engine/grammar_source.h"
 #include "runner/result.h"
-#include "runner/token_mask.h"
+#include "runner/sampling/token_mask.h"
 
 namespace runnel {
 

@@ -8,8 +8,8 @@
 #include <memory>
 #include <optional>
 
+#include "runner/engine/grammar_source.h"
 #include "runner/grammar/compiled_grammar.h"
-#include "runner/grammar_source.h"
 
 namespace runnel {
 

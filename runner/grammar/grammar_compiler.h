@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "runner/deep_thread.h"
 #include "runner/grammar/compiled_grammar.h"
 #include "runner/grammar/grammar_cache.h"
+#include "runner/system/deep_thread.h"
 
 namespace runnel {
 

@@ -45,7 +45,9 @@ ordered_json json_of(const wire::Ready& ready) {
           {"weights_bytes", whole64(ready.weights_bytes())},
           {"kv_cache_bytes", whole64(ready.kv_cache_bytes())},
           {"kv_cache_type", ready.kv_cache_type()},
-          {"embedding_size", ready.embedding_size()}};
+          {"embedding_size", ready.embedding_size()},
+          {"shared_weights_bytes", ready.shared_weights_bytes()},
+          {"weights_descriptor", ready.weights_descriptor()}};
 }
 
 ordered_json json_of(const wire::TokenLogprobs& logprobs) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "runner/decoder_spec.h"
+#include "runner/backend/decoder_spec.h"
 #include "runner/models/hyper_parameters.h"
 #include "runner/models/model.h"
 #include "runner/models/weight_loader.h"

@@ -1,5 +1,5 @@
 // A decoder: token embedding, layers of attention and feed-forward around a residual stream, head. The parts
-// are described as data (runner/decoder_spec.h), and the backend computes them.
+// are described as data (runner/backend/decoder_spec.h), and the backend computes them.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "runner/backend.h"
+#include "runner/backend/backend.h"
 #include "runner/models/model.h"
 
 namespace runnel {

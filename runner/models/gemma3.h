@@ -1,7 +1,7 @@
 // Gemma 3: Gemma Team 2025 (arXiv 2503.19786).
 #pragma once
 
-#include "runner/decoder_spec.h"
+#include "runner/backend/decoder_spec.h"
 #include "runner/models/hyper_parameters.h"
 #include "runner/models/model.h"
 #include "runner/models/weight_loader.h"

@@ -1,7 +1,7 @@
 // GPT-2: Radford et al. 2019, Language Models are Unsupervised Multitask Learners.
 #pragma once
 
-#include "runner/decoder_spec.h"
+#include "runner/backend/decoder_spec.h"
 #include "runner/models/hyper_parameters.h"
 #include "runner/models/model.h"
 #include "runner/models/weight_loader.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runner/decoder_spec.h"
+#include "runner/backend/decoder_spec.h"
 #include "runner/models/model.h"
 #include "runner/models/weight_loader.h"
 

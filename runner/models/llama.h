@@ -2,7 +2,7 @@
 // 2307.09288).
 #pragma once
 
-#include "runner/decoder_spec.h"
+#include "runner/backend/decoder_spec.h"
 #include "runner/models/model.h"
 #include "runner/models/weight_loader.h"
 

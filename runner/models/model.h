@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/batch.h"
+#include "runner/backend/batch.h"
 #include "runner/sampling/logit_rows.h"
 
 namespace runnel {

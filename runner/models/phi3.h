@@ -1,7 +1,7 @@
 // Phi-3: Abdin et al. 2024 (arXiv 2404.14219): llama with fused matrices, and LongRoPE (arXiv 2402.13753).
 #pragma once
 
-#include "runner/decoder_spec.h"
+#include "runner/backend/decoder_spec.h"
 #include "runner/models/hyper_parameters.h"
 #include "runner/models/model.h"
 #include "runner/models/weight_loader.h"

@@ -1,7 +1,7 @@
 // Qwen2 and Qwen2.5: Yang et al. 2024 (arXiv 2407.10671): llama with biases of queries, keys and values.
 #pragma once
 
-#include "runner/decoder_spec.h"
+#include "runner/backend/decoder_spec.h"
 #include "runner/models/hyper_parameters.h"
 #include "runner/models/model.h"
 #include "runner/models/weight_loader.h"

@@ -1,7 +1,7 @@
 // Qwen3: Yang et al. 2025 (arXiv 2505.09388): llama with a norm of each head of queries and keys.
 #pragma once
 
-#include "runner/decoder_spec.h"
+#include "runner/backend/decoder_spec.h"
 #include "runner/models/hyper_parameters.h"
 #include "runner/models/model.h"
 #include "runner/models/weight_loader.h"

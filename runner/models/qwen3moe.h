@@ -1,7 +1,7 @@
 // Qwen3 with experts: Yang et al. 2025 (arXiv 2505.09388).
 #pragma once
 
-#include "runner/decoder_spec.h"
+#include "runner/backend/decoder_spec.h"
 #include "runner/models/hyper_parameters.h"
 #include "runner/models/model.h"
 #include "runner/models/weight_loader.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "runner/backend.h"
+#include "runner/backend/backend.h"
 #include "runner/formats/model_file.h"
 #include "runner/models/model.h"
 #include "runner/models/weight_loader.h"

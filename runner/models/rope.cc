@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "runner/backend/numerics.h"
 #include "runner/check.h"
-#include "runner/numerics.h"
 
 namespace runnel {
 

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "runner/decoder_spec.h"
+#include "runner/backend/decoder_spec.h"
 #include "runner/models/model.h"
 #include "runner/models/weight_loader.h"
 

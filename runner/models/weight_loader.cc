@@ -7,23 +7,14 @@
 #include "runner/formats/quantize.h"
 
 namespace runnel {
-namespace {
-
-// Bytes of the tensor's weights if they are stored as this type.
-uint64_t bytes_as(TensorType type, const TensorView& tensor) {
-  return tensor.columns() * tensor.rows() / block_weights(type) * block_bytes(type);
-}
-
-}  // namespace
-
 WeightLoader::WeightLoader(const ModelFile& file, Backend& backend, const LoadProgressFn& progress)
     : file_(file), backend_(backend), progress_(progress) {
   uint64_t num_expected = 0;
   for (const TensorView& tensor : file.tensors()) {
     total_bytes_ += tensor.data.size();
-    num_expected += bytes_as(file.quantized_type(tensor).value_or(tensor.type), tensor);
+    num_expected += tensor.bytes_as(file.quantized_type(tensor).value_or(tensor.type));
   }
-  status_ = backend_.expect_weights(num_expected);
+  status_ = backend_.expect_weights(num_expected, file.identity());
   if (!status_) status_ = of_file(status_.error());
 }
 
@@ -90,11 +81,8 @@ TensorView WeightLoader::quantized(const TensorView& rows, Copies& copies) const
   if (!type) return rows;
   TensorView view = rows;
   view.type = *type;
-  const uint64_t num_bytes = bytes_as(*type, rows);
-  if (!backend_.needs_values()) {
-    view.data = rows.data.first(num_bytes);  // fewer than the floats take
-    return view;
-  }
+  if (!backend_.needs_values()) return view;
+  const uint64_t num_bytes = rows.bytes_as(*type);
   std::vector<std::byte>& blocks = copies.emplace_back(num_bytes);
   std::vector<float> values(rows.columns());
   const size_t row_bytes = rows.data.size() / rows.rows();
@@ -154,7 +142,8 @@ TensorView WeightLoader::rows_of_experts(const MatrixSpec& spec, uint64_t column
     stored.push_back(*tensor);
     if (backend_.needs_values()) all.insert(all.end(), tensor->data.begin(), tensor->data.end());
   }
-  return {spec.name, stored.back().type, 2, shape, all};
+  const std::span<const std::byte> data = backend_.needs_values() ? all : stored.front().data;
+  return {spec.name, stored.back().type, 2, shape, data};
 }
 
 WeightHandle WeightLoader::experts(std::initializer_list<MatrixSpec> stacked, uint64_t columns,
@@ -165,10 +154,7 @@ WeightHandle WeightLoader::experts(std::initializer_list<MatrixSpec> stacked, ui
   for (const MatrixSpec& spec : stacked) {
     const TensorView rows = rows_of_experts(spec, columns, num_experts, stored, copies);
     if (!status_) return {};
-    if (backend_.needs_values()) matrices.push_back(quantized(rows, copies));
-  }
-  if (!backend_.needs_values()) {
-    for (const TensorView& tensor : stored) matrices.push_back(quantized(tensor, copies));
+    matrices.push_back(quantized(rows, copies));
   }
   return load(matrices, stored);
 }

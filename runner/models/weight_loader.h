@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runner/backend.h"
+#include "runner/backend/backend.h"
 #include "runner/formats/model_file.h"
 #include "runner/result.h"
 

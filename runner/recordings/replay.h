@@ -7,7 +7,7 @@
 #include <ostream>
 #include <string>
 
-#include "runner/engine.h"
+#include "runner/engine/engine.h"
 #include "runner/recordings/recording.h"
 #include "runner/result.h"
 

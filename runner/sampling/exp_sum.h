@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "runner/host_device.h"
-#include "runner/numerics.h"
+#include "runner/backend/host_device.h"
+#include "runner/backend/numerics.h"
 
 namespace runnel {
 

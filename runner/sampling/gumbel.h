@@ -5,8 +5,8 @@
 #include <bit>
 #include <cstdint>
 
-#include "runner/host_device.h"
-#include "runner/numerics.h"
+#include "runner/backend/host_device.h"
+#include "runner/backend/numerics.h"
 #include "runner/sampling/philox.h"
 
 namespace runnel {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runner/host_device.h"
+#include "runner/backend/host_device.h"
 
 namespace runnel {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "runner/sequence.h"
+#include "runner/engine/sequence.h"
 
 namespace runnel {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "runner/backend/numerics.h"
 #include "runner/check.h"
-#include "runner/numerics.h"
 #include "runner/sampling/exp_sum.h"
 
 namespace runnel {

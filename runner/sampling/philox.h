@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include "runner/host_device.h"
+#include "runner/backend/host_device.h"
 
 namespace runnel {
 

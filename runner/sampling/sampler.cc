@@ -5,8 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "runner/backend/numerics.h"
 #include "runner/check.h"
-#include "runner/numerics.h"
 #include "runner/sampling/exp_sum.h"
 #include "runner/sampling/gumbel.h"
 #include "runner/sampling/id_bits.h"

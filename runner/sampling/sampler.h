@@ -5,7 +5,7 @@
 // from a counter-based generator, as a function of (seed, position of the token in the sequence, token id)
 // without state: a sequence that was preempted, moved or resumed in another process draws what it would have
 // drawn. All arithmetic is in double or in integers, in a fixed order, with the functions of
-// runner/numerics.h, so the drawn token depends on the logits and the parameters alone.
+// runner/backend/numerics.h, so the drawn token depends on the logits and the parameters alone.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "runner/sequence.h"
+#include "runner/engine/sequence.h"
 
 namespace runnel {
 

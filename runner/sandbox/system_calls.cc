@@ -1,5 +1,6 @@
 // The system calls that a runner makes once its files are open. The list was made from strace of serve, and
 // from the calls that the C library needs, with the reasons. A call that is missing here fails with EPERM.
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -34,7 +35,8 @@ constexpr long kAllowed[] = {
     SYS_poll,
 #endif
     SYS_eventfd2,
-    SYS_pread64,  // /proc/self/status, which is open
+    SYS_pread64,                  // /proc/self/status, which is open
+    SYS_ftruncate, SYS_pwrite64,  // the file in memory that the weights are packed into
     // Memory: the mapped model, weights, KV cache, heap, stacks of threads.
     SYS_munmap, SYS_mremap, SYS_madvise, SYS_brk,
     // Threads, from start to end, and waking them.
@@ -135,6 +137,8 @@ Filter make_filter() {
   filter.on_flag(SYS_mmap, 2, PROT_EXEC, kKill, kAllow);
   filter.on_flag(SYS_mprotect, 2, PROT_EXEC, kKill, kAllow);
   filter.on_flag(SYS_clone, 0, CLONE_THREAD, kAllow, kKill);
+  // The file in memory is sealed when the weights are packed.
+  filter.on_value(SYS_fcntl, 1, F_ADD_SEALS, kAllow, refuse_with(EPERM));
   // The flags of clone3 are behind a pointer, which a filter cannot read. Without clone3 the C library starts
   // threads by clone.
   filter.on(SYS_clone3, refuse_with(ENOSYS));

@@ -1,6 +1,6 @@
 #include "runner/serving/heartbeat.h"
 
-#include "runner/process_memory.h"
+#include "runner/system/process_memory.h"
 
 namespace runnel {
 

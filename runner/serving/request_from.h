@@ -1,7 +1,7 @@
 // Converts Generate and Embed frames to requests.
 #pragma once
 
-#include "runner/request.h"
+#include "runner/engine/request.h"
 #include "runner/serving/messages.h"
 
 namespace runnel {

@@ -2,7 +2,7 @@
 // during a step too. docs/protocol.md defines the order of messages.
 #pragma once
 
-#include "runner/engine.h"
+#include "runner/engine/engine.h"
 #include "runner/recordings/recorder.h"
 #include "runner/result.h"
 #include "runner/serving/channel.h"

@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "runner/engine.h"
+#include "runner/engine/engine.h"
 #include "runner/grammar/grammar_compiler.h"
 #include "runner/grammar/spellings.h"
 #include "runner/result.h"

@@ -1,7 +1,7 @@
 // Fills the Stats frame from an engine.
 #pragma once
 
-#include "runner/engine.h"
+#include "runner/engine/engine.h"
 #include "runner/serving/messages.h"
 
 namespace runnel {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "cpu-runner/cpu_backend.h"
@@ -17,6 +18,7 @@ struct CpuOptions {
   KvType kv_type = KvType::kF16;
   ActivationType activations = ActivationType::kI8;
   uint32_t max_positions = 0;
+  std::shared_ptr<MemoryFile> weights_file = nullptr;
 };
 
 class CpuHarness : public ModelHarness {
@@ -28,7 +30,8 @@ class CpuHarness : public ModelHarness {
                      make_cpu_backend({.num_threads = options.num_threads,
                                        .kv_type = options.kv_type,
                                        .isa = options.isa,
-                                       .activations = options.activations}),
+                                       .activations = options.activations,
+                                       .weights_file = options.weights_file}),
                      options.block_size, options.shuffle_seed, options.max_positions) {}
 };
 

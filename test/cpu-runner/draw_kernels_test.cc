@@ -1,5 +1,5 @@
 // The loops of draws: with every table they have the bits of the functions of runner/sampling and
-// runner/numerics.h, and their bounds exclude no id that could win.
+// runner/backend/numerics.h, and their bounds exclude no id that could win.
 #include "cpu-runner/kernels/draw_kernels.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <limits>
 #include <random>
 
-#include "cpu-runner/draw_bounds.h"
+#include "cpu-runner/sampling/draw_bounds.h"
 #include "runner/sampling/exp_sum.h"
 #include "runner/sampling/gumbel.h"
 #include "test/cpu-runner/kernel_tables.h"

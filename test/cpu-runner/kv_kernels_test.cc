@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cpu-runner/kv_cache.h"
+#include "cpu-runner/attention/kv_cache.h"
 #include "test/cpu-runner/kernel_tables.h"
 #include "test/fixtures/attention_reference.h"
 #include "test/unit_test.h"

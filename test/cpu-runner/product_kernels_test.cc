@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "cpu-runner/activation.h"
-#include "cpu-runner/matrix.h"
-#include "runner/activation_type.h"
+#include "cpu-runner/matrix/activation.h"
+#include "cpu-runner/matrix/matrix.h"
+#include "runner/backend/activation_type.h"
 #include "test/cpu-runner/kernel_tables.h"
 #include "test/fixtures/gguf_writer.h"
 #include "test/fixtures/product_reference.h"

@@ -2,8 +2,8 @@
 
 #include <numeric>
 
+#include "cpu-runner/attention/kv_cache.h"
 #include "cpu-runner/isa.h"
-#include "cpu-runner/kv_cache.h"
 
 namespace runnel::test {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "runner/kv_type.h"
+#include "runner/backend/kv_type.h"
 
 namespace runnel::test {
 

@@ -36,8 +36,8 @@ function fill(runner: ChildProcess, numTokens: number): void {
 
 const test = suite('memory budget');
 
-test('a process whose KV cache is full is within its budget, by less than a twentieth', async () => {
-  const flags = ['--memory-bytes', `${BUDGET_BYTES}`, '--kv-cache-type', 'f32', '--record', recording];
+async function fillBudget(...more: string[]): Promise<void> {
+  const flags = ['--memory-bytes', `${BUDGET_BYTES}`, '--kv-cache-type', 'f32', ...more];
   const runner = spawn(CPU_RUNNER, ['serve', '--model', DEFAULT_MODEL, '--json-frames', ...flags], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
@@ -64,7 +64,12 @@ test('a process whose KV cache is full is within its budget, by less than a twen
   assert.is((await within(TIMEOUT_MS, 'The exit', exit))[0], 0);
   assert.ok(usedBytes <= BUDGET_BYTES, `${usedBytes} of ${BUDGET_BYTES} bytes`);
   assert.ok(usedBytes >= BUDGET_BYTES * 0.95, `${usedBytes} of ${BUDGET_BYTES} bytes`);
-});
+}
+
+test('a process whose KV cache is full is within its budget, by less than a twentieth', () =>
+  fillBudget('--record', recording));
+
+test('weights that a process shares count for its budget like its own', () => fillBudget('--share-weights'));
 
 test('its recording is replayed with the cache that it had', () => {
   const { status, stdout, stderr } = cpuRunner('replay', recording);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/sequence.h"
+#include "runner/engine/sequence.h"
 
 namespace runnel::exactness {
 

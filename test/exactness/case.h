@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "runner/pooling.h"
+#include "runner/engine/pooling.h"
 #include "runner/serving/messages.h"
 #include "test/exactness/random.h"
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "runner/backend.h"
+#include "runner/backend/backend.h"
 #include "runner/result.h"
 #include "test/exactness/case.h"
 

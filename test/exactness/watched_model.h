@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "runner/engine/scheduler.h"
 #include "runner/models/model.h"
-#include "runner/scheduler.h"
 
 namespace runnel::exactness {
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <span>
 
-#include "runner/engine.h"
+#include "runner/engine/engine.h"
 #include "runner/serving/command_decoder.h"
 #include "runner/serving/frame.h"
 #include "runner/serving/session.h"

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 
-#include "runner/engine.h"
+#include "runner/engine/engine.h"
 #include "runner/serving/frame.h"
 #include "runner/serving/messages.h"
 #include "runner/serving/session.h"

@@ -4,8 +4,8 @@
 
 #include "cpu-runner/cpu_backend.h"
 #include "runner/commands/loaded_model.h"
+#include "runner/engine/sequence.h"
 #include "runner/models/registry.h"
-#include "runner/sequence.h"
 #include "test/fixtures/sequences.h"
 #include "test/fuzz/target.h"
 

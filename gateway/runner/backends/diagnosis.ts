@@ -1,5 +1,6 @@
 /** What `runnel doctor` reports: what this machine can compute with, and what it lacks. */
 import { availableParallelism, freemem, totalmem } from 'node:os';
+import { type HugePages, hugePages, SHARED_PAGES } from '../../system/huge-pages.ts';
 import { escapeControls, lastLineOf } from '../../system/printable.ts';
 import { kernelFile } from '../../system/process-stat.ts';
 import { programOutput } from '../../system/program-output.ts';
@@ -21,6 +22,8 @@ export interface DiagnosisOptions {
   /** The directory that holds /proc; tests replace it. */
   readonly root?: string;
   readonly nodeVersion?: string;
+  /** Release of the kernel; by default the running one's. */
+  readonly kernel?: string;
 }
 
 export interface BinaryFacts {
@@ -41,6 +44,7 @@ export interface Diagnosis {
     readonly has_fast_path: boolean | null;
   };
   readonly memory: { readonly total_bytes: number; readonly free_bytes: number };
+  readonly huge_pages: HugePages;
   readonly cpu_runner: BinaryFacts;
   readonly cuda_runner: BinaryFacts;
   /** Null if no cuda-runner answers. */
@@ -50,7 +54,7 @@ export interface Diagnosis {
 }
 
 export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
-  const { backend, root = '', gpuDevice, nodeVersion = process.version } = options;
+  const { backend, root = '', gpuDevice, nodeVersion = process.version, kernel } = options;
   const [cpuRunner, cudaRunner] = await Promise.all([
     binaryFacts(options.runner, 'make binaries'),
     binaryFacts(options.cudaRunner, 'make cuda-runner'),
@@ -68,6 +72,11 @@ export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
   const node = nodeFacts(nodeVersion);
   const nodeAdvice = nodeFault(node);
   const advice: string[] = nodeAdvice === undefined ? [] : [nodeAdvice];
+  const pages = hugePages(root, kernel);
+  if (canCpu && !canCuda && !pages.for_weights && pages.shared_setting !== null)
+    advice.push(
+      `The weights that runners share get small pages, because ${SHARED_PAGES} is ${pages.shared_setting}: "echo advise > ${SHARED_PAGES}" as root lets them have huge ones, and a single runner that dies need not pack them again.`,
+    );
   if (backend !== 'cuda' && cpuRunner.fault !== null) advice.push(cpuRunner.fault);
   if (backend !== 'cpu' && typeof device === 'string') {
     if (backend === 'cuda' || cudaRunner.fault === null || hasDriver) advice.push(device);
@@ -85,6 +94,7 @@ export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
     node,
     processor: processorFacts(root),
     memory: { total_bytes: totalmem(), free_bytes: freemem() },
+    huge_pages: pages,
     cpu_runner: cpuRunner,
     cuda_runner: cudaRunner,
     cuda: typeof devices === 'string' ? null : devices,

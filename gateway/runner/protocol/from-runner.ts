@@ -22,6 +22,7 @@ const maxTopLogprobs = 20;
 const maxPromptLogprobs = 256;
 const maxVocabSize = 2 ** 24;
 const maxEmbeddingSize = 2 ** 16;
+const maxDescriptor = 2 ** 20;
 const maxSentenceBytes = 4096;
 
 const finishReasons: ReadonlyMap<number, Output['finish']> = new Map([
@@ -133,6 +134,14 @@ const blockSize: ReadField<number, number> = (sent, name) => {
   return size;
 };
 
+/** Absent: zero. */
+const descriptor: ReadField<number, number | undefined> = (sent, name) => {
+  const number = sent ?? 0;
+  if (number === 0) return undefined;
+  check(number >= 3 && number <= maxDescriptor, name, number, `3 to ${maxDescriptor}`);
+  return number;
+};
+
 /** A string for people or for comparison. Control characters are escaped, so it can be shown as it is. */
 function text(maxBytes: number, isRequired = false): ReadField<string, string> {
   return (sent, name) => {
@@ -203,7 +212,7 @@ const readLoadProgress = reader('load_progress', 'LoadProgress', {
 });
 
 /** What a runner reports about itself and its model once it is ready: RunnerInfo without what Hello has. */
-const readReady = reader('ready', 'Ready', {
+const readyFields = reader('ready', 'Ready', {
   modelIdentity: text(256, true),
   architecture: text(64, true),
   device: text(256),
@@ -214,11 +223,22 @@ const readReady = reader('ready', 'Ready', {
   blockSize,
   numBlocks: whole(1),
   weightsBytes: counter,
+  sharedWeightsBytes: counter,
+  /** The runner's descriptor of the weights that it has packed for others; undefined: it offers none. */
+  weightsDescriptor: descriptor,
   kvCacheBytes: counter,
   kvCacheType: text(64, true),
   embeddingSize: whole(0, maxEmbeddingSize),
 });
-export type Ready = ReturnType<typeof readReady>;
+export type Ready = ReturnType<typeof readyFields>;
+
+function readReady(sent: runner.v1.Ready.$Properties): Ready {
+  const ready = readyFields(sent);
+  const { sharedWeightsBytes, weightsBytes } = ready;
+  const arePart = sharedWeightsBytes <= weightsBytes;
+  check(arePart, 'Ready.shared_weights_bytes', sharedWeightsBytes, `at most ${weightsBytes}`);
+  return ready;
+}
 
 const readStats = reader('stats', 'Stats', {
   numWaiting: whole(),

@@ -43,7 +43,7 @@ export class PlaceStatus {
     return this.#counters.sum();
   }
 
-  onReady({ type: _, ...ready }: Ready): RunnerInfo {
+  onReady({ type: _, weightsDescriptor: __, ...ready }: Ready): RunnerInfo {
     if (this.hello === undefined) throw new Error('A runner was ready before its Hello.');
     const { kind, build, numericsId, sandbox } = this.hello;
     this.info = { kind, build, numericsId, sandbox, ...ready };

@@ -24,7 +24,14 @@ import { RollingReplacement } from './replacement.ts';
 import { RequestScheduler } from './request-scheduler.ts';
 import type { RunnerEvent } from './runner-event.ts';
 import type { RunnerSpec } from './runner-spec.ts';
-import { type Failing, RunnerSupervisor, type RunnerSupervisorOptions, retryAfterSec } from './supervisor.ts';
+import { SharedWeights } from './shared-weights.ts';
+import {
+  type Failing,
+  RunnerSupervisor,
+  type RunnerSupervisorOptions,
+  retryAfterSec,
+  type SupervisorEvents,
+} from './supervisor.ts';
 
 export interface RunnerPoolOptions extends RunnerSupervisorOptions, OpenLimits {
   /** Number of runners, each with the whole model; 1 by default. */
@@ -40,6 +47,7 @@ export class RunnerPool implements Runner {
   readonly #scheduler: RequestScheduler;
   readonly #supervisors: readonly RunnerSupervisor[];
   readonly #replacement: RollingReplacement;
+  readonly #weights: SharedWeights;
   /** The supervisor whose runner became ready last. */
   #newest: RunnerSupervisor;
   #stopped: Promise<void> | undefined;
@@ -65,6 +73,9 @@ export class RunnerPool implements Runner {
         isComing: (index) => this.#supervisors[index]?.status.isComing ?? false,
       },
     );
+    this.#weights = new SharedWeights((reason) => {
+      options.log({ level: 'warn', event: 'weights_dropped', reason });
+    });
     this.#supervisors = Array.from({ length: numRunners }, (_, index) => this.#supervisorOf(index));
     this.#replacement = new RollingReplacement(this.#supervisors, options);
     this.#newest = this.#supervisors[0] as RunnerSupervisor;
@@ -75,7 +86,7 @@ export class RunnerPool implements Runner {
     // A single runner needs no number in the log.
     const numbered = numRunners === 1 ? {} : { runner: index };
     const options = { ...this.#options, log: (event: RunnerEvent) => log({ ...event, ...numbered }) };
-    const supervisor: RunnerSupervisor = new RunnerSupervisor(options, {
+    const events: SupervisorEvents = {
       onReady: (client, info, isOnProbation) => {
         this.#newest = supervisor;
         this.#scheduler.onReady(index, client, info.modelIdentity, isOnProbation);
@@ -94,7 +105,8 @@ export class RunnerPool implements Runner {
         else this.#scheduler.failAll(errorOf(failing));
       },
       isWanted: () => this.#stopped === undefined || this.#scheduler.isWanted(index),
-    });
+    };
+    const supervisor = new RunnerSupervisor(options, events, this.#weights);
     return supervisor;
   }
 
@@ -166,6 +178,7 @@ export class RunnerPool implements Runner {
     const message = 'The server stopped before the request was finished.';
     this.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
     await Promise.all(this.#supervisors.map((supervisor) => supervisor.end()));
+    this.#weights.close();
   }
 
   assertAcceptsRequests(caller = ANONYMOUS): void {
@@ -248,10 +261,13 @@ function runnerStatus(scheduler: RequestScheduler) {
 /** Counts the memory of every runner that has been ready, even if it is dead now, because its successor takes the same. */
 function sumOfInfo(supervisors: readonly RunnerSupervisor[], newest: RunnerInfo): RunnerInfo {
   const infos = supervisors.flatMap(({ status }) => status.info ?? []);
+  const sharedWeightsBytes = Math.max(...infos.map((info) => info.sharedWeightsBytes));
+  const ownWeightsBytes = sum(infos.map((info) => info.weightsBytes - info.sharedWeightsBytes));
   return {
     ...newest,
     numBlocks: sum(infos.map(({ numBlocks }) => numBlocks)),
-    weightsBytes: sum(infos.map(({ weightsBytes }) => weightsBytes)),
+    weightsBytes: sharedWeightsBytes + ownWeightsBytes,
+    sharedWeightsBytes,
     kvCacheBytes: sum(infos.map(({ kvCacheBytes }) => kvCacheBytes)),
   };
 }

@@ -4,7 +4,7 @@ import type { RunnerClient } from '../protocol/client.ts';
 import type { GenerateRequest } from '../runner.ts';
 import type { OpenRequest } from './open-request.ts';
 
-/** The most requests that a runner takes (runner/engine.h). */
+/** The most requests that a runner takes (runner/engine/engine.h). */
 const maxHeldRequests = 1024;
 /** How many times a step's places a runner is given requests for, while one caller has all of them. */
 const placesAhead = 2;

@@ -19,6 +19,7 @@ import { Backoff, type NextStart, Restarts } from './restarts.ts';
 import type { RunnerEvent, RunnerEventName } from './runner-event.ts';
 import type { RunnerSpec } from './runner-spec.ts';
 import { defaultSessionLimits, RunnerSession, type SessionLimits } from './session.ts';
+import type { SharedWeights, WeightsLease } from './shared-weights.ts';
 import { StepTimes } from './watchdog.ts';
 
 /** Retry-After in seconds while the next runner starts. */
@@ -79,6 +80,7 @@ export class RunnerSupervisor {
   readonly status = new PlaceStatus();
   readonly #options: RunnerSupervisorOptions;
   readonly #events: SupervisorEvents;
+  readonly #weights: SharedWeights;
   readonly #clock: Clock;
   readonly #restarts: Restarts;
   #stepTimes = new StepTimes();
@@ -99,8 +101,10 @@ export class RunnerSupervisor {
    */
   #replacement: Replacement | undefined;
 
-  constructor(options: RunnerSupervisorOptions, events: SupervisorEvents) {
+  /** weights: those of all runners of the pool. */
+  constructor(options: RunnerSupervisorOptions, events: SupervisorEvents, weights: SharedWeights) {
     this.#options = options;
+    this.#weights = weights;
     this.#spec = options;
     this.#events = events;
     this.#clock = options.clock ?? systemClock;
@@ -218,6 +222,13 @@ export class RunnerSupervisor {
     if (!this.#events.isWanted()) return;
     const { limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
     const spec = this.#spec;
+    const command = spec.command();
+    const wait = this.#weights.wait(command, () => this.start());
+    if (wait !== undefined) {
+      this.#startTimer = wait;
+      return;
+    }
+    const lease = this.#weights.lend(command);
     this.status.hello = undefined;
     const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
     const support = {
@@ -228,8 +239,7 @@ export class RunnerSupervisor {
       limits: { ...defaultSessionLimits, ...limits },
       contextLength: () => spec.contextLength?.(),
     };
-    const used = spec.command();
-    const session = new RunnerSession(used, this.#needsCanary, support, {
+    const session = new RunnerSession(lease.command, this.#needsCanary, support, {
       onNotice: (notice) => {
         this.status.onNotice(notice);
         // All bytes are loaded before the runner is ready, so onReady reports the last step.
@@ -238,11 +248,15 @@ export class RunnerSupervisor {
       },
       onReady: (ready) => {
         loadLog.reached(1);
-        this.#onReady(session, spec, ready);
+        this.#weights.onReady(lease, session.pid, ready.weightsDescriptor);
+        this.#onReady(session, spec, ready, lease);
       },
       onReleased: () => this.#events.onReleased(),
       onLost: () => this.#onLost(),
-      onDied: (death) => this.#onDied(session, used, death),
+      onDied: (death) => {
+        this.#weights.onDied(lease, death);
+        this.#onDied(session, lease.command, death);
+      },
       onStderrLine: (line) => this.#log('info', 'runner_stderr', { pid: session.pid, line }),
       onInternalError: (err) => this.#log('error', 'internal_error', { pid: session.pid, err }),
     });
@@ -254,7 +268,7 @@ export class RunnerSupervisor {
     loadLog.reached(0);
   }
 
-  #onReady(session: RunnerSession, spec: RunnerSpec, ready: Ready): void {
+  #onReady(session: RunnerSession, spec: RunnerSpec, ready: Ready, { source }: WeightsLease): void {
     // The runner was told to end while it loaded; this Ready was written before.
     if (this.#replacement?.isEnding) return;
     const before = this.status.info;
@@ -265,6 +279,7 @@ export class RunnerSupervisor {
       pid: session.pid,
       msg: `Model loaded to ${info.kind.toUpperCase()} memory`,
       memory_bytes: info.weightsBytes + info.kvCacheBytes,
+      weights: info.sharedWeightsBytes === 0 ? 'private' : source,
       ...info,
     });
     if (before !== undefined && before.numericsId !== info.numericsId) {
@@ -409,6 +424,7 @@ export class RunnerSupervisor {
     const { reason, isRetriable } = failing;
     this.status.state = 'failed';
     this.status.reason = reason;
+    this.#weights.closeUnlessUsed();
     this.#log('error', 'model_failed', {
       reason,
       isRetriable,

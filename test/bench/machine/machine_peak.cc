@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "runner/bench/samples.h"
-#include "runner/processors.h"
+#include "runner/system/processors.h"
 #include "test/bench/machine/dot_loops.h"
 
 namespace runnel {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "runner/forwarding_backend.h"
+#include "runner/backend/forwarding_backend.h"
 #include "test/cpu-runner/faulty/fault.h"
 
 namespace runnel::faulty {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "runner/numerics.h"
+#include "runner/backend/numerics.h"
 #include "test/cuda-runner/device_ready.h"
 #include "test/cuda-runner/on_device.h"
 #include "test/unit_test.h"

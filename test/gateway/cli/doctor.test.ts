@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { doctor as command } from '../../../gateway/cli/doctor.ts';
@@ -30,7 +30,7 @@ test('a machine with a device: what it is, and that it serves', async () => {
   const directory = temporaryDirectory();
   const { exitCode, stdout } = await doctor(directory, deviceReport());
   assert.is(exitCode, 0);
-  const lines = stdout.trimEnd().split('\n').slice(3);
+  const lines = stdout.trimEnd().split('\n').slice(4);
   assert.equal(lines.slice(0, 5), [
     `cpu-runner   0.1.0 (${directory.path('cpu-runner')})`,
     `cuda-runner  0.1.0 (${directory.path('cuda-runner')})`,
@@ -68,6 +68,30 @@ test('each backend with and without what it needs: what serves, the exit status,
         what,
       );
   }
+});
+
+test('which pages the weights that runners share get, and how to change that', async () => {
+  const directory = temporaryDirectory();
+  const cpuRunner = runner(directory, 'cpu-runner', '0.1.0');
+  const folder = 'sys/kernel/mm/transparent_hugepage';
+  mkdirSync(directory.path(folder), { recursive: true });
+  const pagesWith = async (setting: string | undefined, kernel: string) => {
+    const file = `${folder}/shmem_enabled`;
+    if (setting === undefined) rmSync(directory.path(file), { force: true });
+    else
+      directory.write(file, `always within_size advise never deny force\n`.replace(setting, `[${setting}]`));
+    const { huge_pages, advice } = await diagnose({
+      ...{ backend: 'cpu', gpuDevice: 0, root: directory.path(''), kernel },
+      ...{ runner: cpuRunner, cudaRunner: directory.path('absent') },
+    });
+    assert.is(huge_pages.shared_setting, setting ?? null);
+    return [huge_pages.for_weights, advice.filter((sentence) => sentence.includes('shmem_enabled')).length];
+  };
+  assert.equal(await pagesWith('never', '6.1.0-40-amd64'), [true, 0]);
+  assert.equal(await pagesWith('never', '5.15.0'), [false, 1]);
+  assert.equal(await pagesWith('advise', '5.15.0'), [true, 0]);
+  assert.equal(await pagesWith('deny', '6.18.44'), [false, 1]);
+  assert.equal(await pagesWith(undefined, '6.18.44'), [false, 0]);
 });
 
 test('a missing, failing or mismatched runner is reported', async () => {

@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { runnerCommand } from '../../../gateway/cli/runner-command.ts';
+import { runnerCommand, sharesWeights } from '../../../gateway/cli/runner-command.ts';
 import { readConfig } from '../../../gateway/config/config.ts';
 import { ModelSlot } from '../../../gateway/models/model-slot.ts';
 import { TINY_MODEL } from '../../fixtures/default-model.ts';
@@ -30,6 +30,27 @@ test('the runner gets the name of the file that was read', async () => {
     '--expect-file',
     `${size}-${mtimeNs}-${ino}-${dev}`,
   ]);
+  slot.close();
+});
+
+test('runners share weights unless a single one would get small pages for them in place of huge ones', () => {
+  const pages = (shared_setting: string | null, for_weights: boolean) => ({ shared_setting, for_weights });
+  assert.is(sharesWeights(1, pages('never', true)), true);
+  assert.is(sharesWeights(1, pages('deny', false)), false);
+  assert.is(sharesWeights(2, pages('deny', false)), true);
+  assert.is(sharesWeights(1, pages(null, false)), true, 'its own would be in small ones too');
+});
+
+test('what decides the packed weights is in their key, and nothing else', async () => {
+  const slot = new ModelSlot(TINY_MODEL);
+  await slot.refresh();
+  const keyOf = (...flags: string[]) =>
+    runnerCommand('cpu', readConfig(['--model', TINY_MODEL, '--runners', '2', ...flags], {}), slot)
+      .weightsKey;
+  assert.ok(keyOf());
+  assert.is(keyOf('--threads', '1', '--isa', 'portable', '--max-num-seqs', '3'), keyOf());
+  assert.is.not(keyOf('--quantize', 'q8_0'), keyOf());
+  assert.is.not(keyOf('--runner', 'another'), keyOf());
   slot.close();
 });
 

@@ -11,7 +11,7 @@
 #include <functional>
 
 #include "cpu-runner/cpu_backend.h"
-#include "runner/forwarding_backend.h"
+#include "runner/backend/forwarding_backend.h"
 #include "test/fixtures/gpt2_checkpoints.h"
 
 namespace runnel {

@@ -10,7 +10,7 @@
 #include "cpu-runner/cpu_backend.h"
 #include "cpu-runner/memory.h"
 #include "runner/commands/memory_budget.h"
-#include "runner/process_memory.h"
+#include "runner/system/process_memory.h"
 #include "test/fixtures/golden_models.h"
 #include "test/fixtures/sequences.h"
 #include "test/fixtures/tiny_llama.h"

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "runner/deep_thread.h"
+#include "runner/system/deep_thread.h"
 #include "test/fixtures/byte_vocabulary.h"
 #include "test/unit_test.h"
 

@@ -25,8 +25,9 @@
 #include <thread>
 
 #include "runner/formats/model_file.h"
-#include "runner/process_memory.h"
 #include "runner/sandbox/parts.h"
+#include "runner/system/memory_file.h"
+#include "runner/system/process_memory.h"
 #include "test/fixtures/tiny_llama.h"
 #include "test/unit_test.h"
 
@@ -257,6 +258,23 @@ TEST_CASE("sandbox: modes have names") {
   for (const SandboxMode mode : {SandboxMode::kStrict, SandboxMode::kAuto, SandboxMode::kOff})
     CHECK(sandbox_mode_named(sandbox_mode_name(mode)) == mode);
   CHECK_FALSE(sandbox_mode_named("on"));
+}
+
+TEST_CASE(
+    "sandbox: packed weights can be written and sealed inside, and no other file flags can be changed") {
+  if (const auto why = obstacle()) {
+    MESSAGE("SKIPPED: " << *why);
+    return;
+  }
+  Result<MemoryFile> file = MemoryFile::create("runnel-test");
+  REQUIRE(file.ok());
+  const int status = status_of_confined([&] {
+    if (!file->resize(4096).ok() || pwrite(file->descriptor(), "x", 1, 0) != 1) return kFailedOtherwise;
+    if (!file->seal().ok()) return kFailedOtherwise;
+    return fcntl(file->descriptor(), F_SETFL, O_APPEND) < 0 && errno == EPERM ? kDenied : kHappened;
+  });
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == kDenied);
 }
 
 }  // namespace

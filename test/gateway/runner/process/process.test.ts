@@ -1,9 +1,15 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { type RunnerProcess, readOomKills, spawnRunner } from '../../../../gateway/runner/process/process.ts';
+import {
+  passing,
+  type RunnerCommand,
+  type RunnerProcess,
+  readOomKills,
+  spawnRunner,
+} from '../../../../gateway/runner/process/process.ts';
 import { temporaryDirectory } from '../../../fixtures/supervised.ts';
 import { within } from '../../../fixtures/within.ts';
 
@@ -46,6 +52,24 @@ test('takes a great deal of output that looks like nothing', async () => {
   await exitOf(child);
   await within(5000, 'the end of the output', child.outputClosed);
   assert.is(numBytes, 64 << 20);
+});
+
+test('a runner inherits the descriptors that its command passes, under the numbers that its flags name', async () => {
+  const directory = temporaryDirectory();
+  const opened = ['first', 'second'].map((text) => openSync(directory.write(text, text), 'r'));
+  const script = `
+    process.stdout.write(JSON.stringify(process.argv.slice(1).map((each) => /^[0-9]+$/.test(each)
+      ? require('node:fs').readFileSync(Number(each), 'utf8') : each)));`;
+  const base = { file: process.execPath, args: ['-e', script, '--'] };
+  const command = ['one', 'other'].reduce(
+    (before, flag, i) => passing(before, flag, opened[i] as number),
+    base as RunnerCommand,
+  );
+  const child = spawnRunner(command, (line) => lines.push(line));
+  const output = outputOf(child);
+  assert.equal(await exitOf(child), { code: 0, signal: undefined, spawnError: undefined });
+  assert.equal(JSON.parse(await output), ['--one', 'first', '--other', 'second']);
+  for (const descriptor of opened) closeSync(descriptor);
 });
 
 test('says how it died', async () => {

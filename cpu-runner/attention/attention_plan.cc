@@ -1,0 +1,107 @@
+#include "cpu-runner/attention/attention_plan.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "cpu-runner/kernels/kv.h"
+
+namespace runnel {
+namespace {
+
+constexpr uint32_t kTilesPerSplit = kSplitPositions / kTilePositions;
+
+uint32_t num_tiles(uint32_t position, uint32_t window) {
+  return position / kTilePositions - first_seen(position, window) / kTilePositions + 1;
+}
+
+// Sum of num_tiles for num_rows rows at positions from first_position on.
+uint64_t tiles_of_rows(uint32_t first_position, uint32_t num_rows, uint32_t window) {
+  uint64_t tiles = 0;
+  for (uint32_t i = 0; i < num_rows; ++i) tiles += num_tiles(first_position + i, window);
+  return tiles;
+}
+
+}  // namespace
+
+bool AttentionPlan::prepare(const Batch& batch, const AttentionShape& shape, uint32_t num_threads) {
+  Subject subject{{}, shape.num_heads, shape.num_kv_heads, shape.window, num_threads};
+  for (const BatchSequence& sequence : batch.sequences)
+    subject.sequences.push_back({sequence.first_row, sequence.num_rows, sequence.first_position});
+  if (subject == subject_) return false;
+  subject_ = std::move(subject);
+  make_groups();
+  make_chunks();
+  return true;
+}
+
+void AttentionPlan::make_groups() {
+  uint64_t tiles_of_all = 0;
+  for (const Subject::Rows& rows : subject_.sequences)
+    tiles_of_all += tiles_of_rows(rows.first_position, rows.num_rows, subject_.window);
+  const uint64_t num_wanted = uint64_t{kChunksPerThread} * subject_.num_threads;
+  const uint64_t max_tiles =
+      subject_.num_threads == 1 ? tiles_of_all : tiles_of_all * subject_.num_kv_heads / num_wanted;
+  groups_.clear();
+  num_partials_ = 0;
+  for (uint32_t i = 0; i < subject_.sequences.size(); ++i) add_sequence(i, max_tiles);
+}
+
+// Makes groups of at most max_tiles tiles a KV head, as far as rows and splits can be cut. Splits are cut
+// before rows, since K and V are read less often the more rows a group has.
+void AttentionPlan::add_sequence(uint32_t sequence, uint64_t max_tiles) {
+  const Subject::Rows& rows = subject_.sequences[sequence];
+  const uint32_t queries_per_kv = subject_.num_heads / subject_.num_kv_heads;
+  const uint32_t tiles_of_last = num_tiles(rows.first_position + rows.num_rows - 1, subject_.window);
+  const uint32_t rows_at_once = std::max(1u, kMaxQueries / queries_per_kv);
+  const auto rows_of_group = static_cast<uint32_t>(
+      std::clamp<uint64_t>(max_tiles / std::min(tiles_of_last, kTilesPerSplit), 1, rows_at_once));
+  for (uint32_t first = 0; first < rows.num_rows; first += rows_of_group) {
+    Group group{.sequence = sequence,
+                .first_row = rows.first_row + first,
+                .num_rows = std::min(rows_of_group, rows.num_rows - first),
+                .first_position = rows.first_position + first,
+                .first_split = 0,
+                .num_splits = 0,
+                .splits_per_chunk = 0,
+                .first_partial = num_partials_};
+    const uint32_t last_position = group.first_position + group.num_rows - 1;
+    group.first_split = first_seen(group.first_position, subject_.window) / kSplitPositions;
+    group.num_splits = last_position / kSplitPositions - group.first_split + 1;
+    group.splits_per_chunk = group.num_splits;
+    if (tiles_of_rows(group.first_position, group.num_rows, subject_.window) > max_tiles) {
+      const uint64_t max_splits = max_tiles / (uint64_t{group.num_rows} * kTilesPerSplit);
+      group.splits_per_chunk = static_cast<uint32_t>(std::clamp<uint64_t>(max_splits, 1, group.num_splits));
+      if (group.is_cut()) num_partials_ += group.num_rows * subject_.num_heads * group.num_splits;
+    }
+    groups_.push_back(group);
+  }
+}
+
+void AttentionPlan::make_chunks() {
+  // Work of a chunk, as rows times splits.
+  const auto work = [](const Group& group) {
+    return uint64_t{group.num_rows} * group.num_splits / group.chunks_per_head();
+  };
+  std::ranges::stable_sort(groups_, std::ranges::greater(), work);
+  chunks_.clear();
+  for (uint32_t i = 0; i < groups_.size(); ++i) {
+    const Group& group = groups_[i];
+    for (uint32_t kv_head = 0; kv_head < subject_.num_kv_heads; ++kv_head) {
+      for (uint32_t first = 0; first < group.num_splits; first += group.splits_per_chunk) {
+        const uint32_t num_splits = std::min(group.splits_per_chunk, group.num_splits - first);
+        chunks_.push_back({i, kv_head, group.first_split + first, num_splits});
+      }
+    }
+  }
+}
+
+uint64_t AttentionPlan::max_partials(uint32_t num_threads, uint32_t queries_per_kv, uint32_t max_positions) {
+  if (num_threads == 1) return 0;
+  // A group is cut if one of its KV heads takes more than the share of a chunk in all work. There are fewer
+  // such KV heads than shares, each with at most as many queries as are computed at once.
+  const uint64_t num_kv_heads = uint64_t{kChunksPerThread} * num_threads;
+  return num_kv_heads * std::max(kMaxQueries, queries_per_kv) * (max_positions / kSplitPositions + 1);
+}
+
+}  // namespace runnel

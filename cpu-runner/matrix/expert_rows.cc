@@ -1,0 +1,117 @@
+#include "cpu-runner/matrix/expert_rows.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cpu-runner/matrix/product_pieces.h"
+#include "runner/backend/expert_rank.h"
+#include "runner/backend/numerics.h"
+#include "runner/check.h"
+
+namespace runnel {
+
+ExpertRows::ExpertRows(uint32_t max_rows, const DecoderWidths& widths)
+    : num_experts_(widths.experts.num_experts),
+      num_used_(widths.experts.num_used),
+      logits_(size_t{max_rows} * num_experts_),
+      uses_(size_t{max_rows} * num_used_),
+      first_place_(size_t{num_experts_} + 1),
+      in_(max_rows * num_used_, widths.hidden),
+      gated_(max_rows * num_used_, widths.gated),
+      out_(max_rows * num_used_, widths.hidden) {}
+
+void ExpertRows::choose(const Executor& executor, const StackedMatrix& router, const Activation& in,
+                        uint32_t num_rows) {
+  CHECK(router.rows() == num_experts_);
+  multiply_rows(executor, router, in, num_rows, {}, /*add=*/false, logits_.data(), num_experts_);
+  executor.threads.parallel_for(num_rows, [&](uint32_t row) {
+    const std::span<const float> logits(logits_.data() + size_t{row} * num_experts_, num_experts_);
+    const std::span<Use> uses(uses_.data() + size_t{row} * num_used_, num_used_);
+    uint64_t last = UINT64_MAX;
+    float largest = 0.0f;
+    float sum = 0.0f;
+    for (Use& use : uses) {
+      uint64_t best = 0;
+      for (uint32_t expert = 0; expert < num_experts_; ++expert) {
+        const uint64_t rank = expert_rank(logits[expert], expert);
+        if (rank < last) best = std::max(best, rank);
+      }
+      last = best;
+      use.expert = expert_of_rank(best);
+      if (&use == &uses.front()) largest = logits[use.expert];
+      use.weight = exp_f32(logits[use.expert] - largest);
+      sum = sum + use.weight;
+    }
+    for (Use& use : uses) use.weight = use.weight / sum;
+  });
+}
+
+void ExpertRows::order(uint32_t num_rows) {
+  const std::span<Use> uses(uses_.data(), size_t{num_rows} * num_used_);
+  std::ranges::fill(first_place_, 0u);
+  for (const Use& use : uses) ++first_place_[use.expert + 1];
+  for (uint32_t expert = 0; expert < num_experts_; ++expert) first_place_[expert + 1] += first_place_[expert];
+  std::vector<uint32_t> next(first_place_.begin(), first_place_.end() - 1);
+  for (Use& use : uses) use.place = next[use.expert]++;
+}
+
+template <typename Fn>
+void ExpertRows::for_each_piece(const Executor& executor, uint32_t rows_of_expert, const Fn& fn) const {
+  struct Product {
+    uint32_t expert;
+    Pieces pieces;
+    uint32_t first_piece;
+  };
+  std::vector<Product> products;
+  uint32_t num_pieces = 0;
+  for (uint32_t expert = 0; expert < num_experts_; ++expert) {
+    const uint32_t first = first_place_[expert];
+    const uint32_t count = first_place_[expert + 1] - first;
+    if (count == 0) continue;
+    products.push_back(
+        {expert, Pieces({expert * rows_of_expert, rows_of_expert}, {first, count}), num_pieces});
+    num_pieces += products.back().pieces.count();
+  }
+  executor.threads.parallel_for(num_pieces, [&](uint32_t index) {
+    const auto product = std::prev(std::ranges::upper_bound(products, index, {}, &Product::first_piece));
+    fn(product->pieces[index - product->first_piece]);
+  });
+}
+
+void ExpertRows::gate(const Executor& executor, const StackedMatrix& router, const StackedMatrix& gate_up,
+                      Nonlinearity nonlinearity, const Activation& in, uint32_t num_rows) {
+  CHECK(gate_up.parts.size() == 2 && num_rows * num_used_ <= in_.max_rows());
+  for (const TiledMatrix& part : gate_up.parts) CHECK(part.rows() == num_experts_ * gated_.width());
+  choose(executor, router, in, num_rows);
+  order(num_rows);
+  executor.threads.parallel_for(num_rows, [&](uint32_t row) {
+    for (uint32_t i = 0; i < num_used_; ++i) in_.copy_row(uses_[size_t{row} * num_used_ + i].place, in, row);
+  });
+  const GatedMatrices matrices{&gate_up.parts[0], gate_up.parts[1], {}, nonlinearity};
+  for_each_piece(executor, gated_.width(),
+                 [&](const Piece& piece) { multiply_gated_piece(executor, matrices, in_, piece, gated_); });
+}
+
+void ExpertRows::add_output(const Executor& executor, const StackedMatrix& down, uint32_t num_rows,
+                            Activation& hidden) {
+  CHECK(down.parts.size() == 1 && down.rows() == num_experts_ * hidden.width());
+  for_each_piece(executor, hidden.width(), [&](const Piece& piece) {
+    PieceOutput products;
+    multiply_piece(executor, down.parts[0], gated_, piece, products);
+    for (uint32_t column = 0; column < piece.num_columns; ++column) {
+      std::copy_n(products + column * kTileRows, piece.num_outputs,
+                  out_.row(piece.first_column + column) + piece.first_output);
+    }
+  });
+  executor.threads.parallel_for(num_rows, [&](uint32_t row) {
+    const std::span<const Use> uses(uses_.data() + size_t{row} * num_used_, num_used_);
+    float* to = hidden.row(row);
+    for (uint32_t i = 0; i < hidden.width(); ++i) {
+      float sum = 0.0f;
+      for (const Use& use : uses) sum = std::fma(use.weight, out_.row(use.place)[i], sum);
+      to[i] = sum + to[i];
+    }
+  });
+}
+
+}  // namespace runnel

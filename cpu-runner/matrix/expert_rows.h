@@ -1,0 +1,52 @@
+// A feed-forward part made of experts. Rows are ordered by expert, so that the weights of an expert are read
+// once for all rows that use it. The outputs of a row are then summed in the order of its own experts.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cpu-runner/matrix/activation.h"
+#include "cpu-runner/matrix/product.h"
+#include "runner/backend/decoder_spec.h"
+
+namespace runnel {
+
+class ExpertRows {
+ public:
+  ExpertRows() = default;
+  ExpertRows(uint32_t max_rows, const DecoderWidths& widths);
+
+  // Chooses the experts of each row of in, and computes the gated product of the row for each of them.
+  // gate_up has the gates of all experts, then the ups of all experts.
+  void gate(const Executor& executor, const StackedMatrix& router, const StackedMatrix& gate_up,
+            Nonlinearity nonlinearity, const Activation& in, uint32_t num_rows);
+  // hidden = hidden + the weighted outputs of the experts that the last gate() has chosen.
+  void add_output(const Executor& executor, const StackedMatrix& down, uint32_t num_rows, Activation& hidden);
+
+ private:
+  // A row of the batch at one of its experts.
+  struct Use {
+    uint32_t expert;
+    float weight;
+    uint32_t place;  // among all uses, ordered by expert
+  };
+
+  void choose(const Executor& executor, const StackedMatrix& router, const Activation& in, uint32_t num_rows);
+  void order(uint32_t num_rows);
+  // Calls fn(piece) for the pieces of all experts that are used; each expert has rows_of_expert rows of the
+  // matrix.
+  template <typename Fn>
+  void for_each_piece(const Executor& executor, uint32_t rows_of_expert, const Fn& fn) const;
+
+  uint32_t num_experts_ = 0;
+  uint32_t num_used_ = 0;
+  std::vector<float> logits_;          // (max_rows, num_experts)
+  std::vector<Use> uses_;              // (max_rows, num_used), the largest logit first
+  std::vector<uint32_t> first_place_;  // (num_experts + 1), first place of each expert
+  // (max_rows * num_used, width), in the order of places.
+  Activation in_;
+  Activation gated_;
+  Activation out_;
+};
+
+}  // namespace runnel

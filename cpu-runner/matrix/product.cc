@@ -1,0 +1,145 @@
+#include "cpu-runner/matrix/product.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "cpu-runner/matrix/product_pieces.h"
+#include "runner/check.h"
+
+namespace runnel {
+namespace {
+
+// Kernels take columns in groups of four, so pieces are cut between groups.
+constexpr uint32_t kColumnUnit = 4;
+static_assert(kTileRows == kBlockColumns);  // a piece of a gated product is one block of the result
+
+uint32_t divide_up(uint32_t a, uint32_t b) {
+  return (a + b - 1) / b;
+}
+
+constexpr auto kOnes = [] {
+  std::array<float, kTileRows> ones{};
+  for (float& one : ones) one = 1.0f;
+  return ones;
+}();
+
+void make_blocks_ready(const Executor& executor, const float* values, uint32_t n, const ReadyBlocks& out) {
+  const auto make_ready = executor.activations == ActivationType::kI8 ? executor.kernels.make_ready_i8
+                                                                      : executor.kernels.make_ready_f32;
+  make_ready(values, n, out);
+}
+
+}  // namespace
+
+Pieces::Pieces(Range rows, Range columns)
+    : rows_(rows),
+      columns_(columns),
+      num_column_groups_(divide_up(columns.count, kMaxPieceColumns)),
+      count_(divide_up(rows.count, kTileRows) * num_column_groups_) {
+  CHECK(rows.first % kTileRows == 0);
+}
+
+Piece Pieces::operator[](uint32_t index) const {
+  const uint32_t tile = index / num_column_groups_;
+  const uint32_t group = index % num_column_groups_;
+  const uint32_t first_output = tile * kTileRows;
+  const uint32_t first_column = begin_of(group);
+  return {rows_.first / kTileRows + tile, first_output, std::min(kTileRows, rows_.count - first_output),
+          columns_.first + first_column, begin_of(group + 1) - first_column};
+}
+
+uint32_t Pieces::begin_of(uint32_t group) const {
+  const uint64_t even = uint64_t{group} * columns_.count / num_column_groups_;
+  return std::min(divide_up(static_cast<uint32_t>(even), kColumnUnit) * kColumnUnit, columns_.count);
+}
+
+void multiply_piece(const Executor& executor, const TiledMatrix& matrix, const Activation& in,
+                    const Piece& piece, float* out) {
+  const auto multiply = executor.activations == ActivationType::kI8 ? executor.kernels.multiply_i8
+                                                                    : executor.kernels.multiply_f32;
+  multiply(matrix.weights(), piece.tile, in.columns(piece.first_column, piece.num_columns), out, kTileRows);
+}
+
+void multiply_gated_piece(const Executor& executor, const GatedMatrices& matrices, const Activation& in,
+                          const Piece& piece, Activation& out) {
+  const auto multiply = matrices.nonlinearity == Nonlinearity::kSilu ? executor.kernels.silu_multiply
+                                                                     : executor.kernels.gelu_multiply;
+  PieceOutput gates;
+  PieceOutput ups;
+  if (matrices.gate != nullptr) multiply_piece(executor, *matrices.gate, in, piece, gates);
+  multiply_piece(executor, matrices.up, in, piece, ups);
+  for (uint32_t column = 0; column < piece.num_columns; ++column) {
+    const uint32_t row = piece.first_column + column;
+    float* up = ups + column * kTileRows;
+    if (!matrices.bias.empty()) {
+      for (uint32_t i = 0; i < piece.num_outputs; ++i) up[i] += matrices.bias[piece.first_output + i];
+    }
+    float* to = out.row(row) + piece.first_output;
+    // A product with 1 changes no bits.
+    if (matrices.gate != nullptr)
+      multiply(gates + column * kTileRows, up, piece.num_outputs, to);
+    else
+      multiply(up, kOnes.data(), piece.num_outputs, to);
+    make_blocks_ready(executor, to, piece.num_outputs, out.blocks(row, piece.first_output));
+  }
+}
+
+void make_ready(const Executor& executor, Activation& activation, uint32_t row) {
+  make_blocks_ready(executor, activation.row(row), activation.width(), activation.blocks(row, 0));
+}
+
+void multiply_rows(const Executor& executor, const StackedMatrix& matrix, const Activation& in,
+                   uint32_t num_rows, std::span<const float> bias, bool add, float* out, size_t out_stride) {
+  CHECK(in.width() == matrix.columns() && num_rows <= in.max_rows());
+  CHECK(bias.empty() || bias.size() == matrix.rows());
+  struct Part {
+    const TiledMatrix& matrix;
+    Pieces pieces;
+    uint32_t first_row;  // in the stacked matrix
+    uint32_t first_piece;
+  };
+  std::vector<Part> parts;
+  uint32_t num_rows_before = 0;
+  uint32_t num_pieces = 0;
+  for (const TiledMatrix& part : matrix.parts) {
+    parts.push_back({part, Pieces({0, part.rows()}, {0, num_rows}), num_rows_before, num_pieces});
+    num_rows_before += part.rows();
+    num_pieces += parts.back().pieces.count();
+  }
+
+  executor.threads.parallel_for(num_pieces, [&](uint32_t chunk) {
+    const auto part = std::prev(std::ranges::upper_bound(parts, chunk, {}, &Part::first_piece));
+    const Piece piece = part->pieces[chunk - part->first_piece];
+    PieceOutput products;
+    multiply_piece(executor, part->matrix, in, piece, products);
+    const uint32_t first_row = part->first_row + piece.first_output;
+    for (uint32_t column = 0; column < piece.num_columns; ++column) {
+      float* product = products + column * kTileRows;
+      float* to = out + (piece.first_column + column) * out_stride + first_row;
+      if (!bias.empty()) {
+        for (uint32_t i = 0; i < piece.num_outputs; ++i) product[i] += bias[first_row + i];
+      }
+      if (add) {
+        for (uint32_t i = 0; i < piece.num_outputs; ++i) to[i] = product[i] + to[i];
+      } else {
+        std::copy_n(product, piece.num_outputs, to);
+      }
+    }
+  });
+}
+
+void gated_multiply_rows(const Executor& executor, const GatedMatrices& matrices, const Activation& in,
+                         uint32_t num_rows, Activation& out) {
+  const TiledMatrix& up = matrices.up;
+  CHECK(matrices.gate == nullptr || (matrices.gate->rows() == up.rows() && matrices.bias.empty()));
+  CHECK(matrices.bias.empty() || matrices.bias.size() == up.rows());
+  CHECK(in.width() == up.columns() && out.width() == up.rows());
+  CHECK(num_rows <= in.max_rows() && num_rows <= out.max_rows());
+  const Pieces pieces({0, up.rows()}, {0, num_rows});
+  executor.threads.parallel_for(pieces.count(), [&](uint32_t chunk) {
+    multiply_gated_piece(executor, matrices, in, pieces[chunk], out);
+  });
+}
+
+}  // namespace runnel

@@ -1,0 +1,130 @@
+/**
+ * The weights of a model as its first runner has packed them: a sealed file in memory (docs/protocol.md, "Shared weights"), which
+ * outlives that runner. The gateway only holds its descriptor, and passes it to the runners that are started after it.
+ */
+import { close, closeSync, constants, openSync, readlinkSync } from 'node:fs';
+import type { Timer } from '../../system/clock.ts';
+import { passing, type RunnerCommand } from '../process/process.ts';
+import type { Death } from './exit-policy.ts';
+
+/** How a runner comes to its weights: packs them for itself, packs them for all, or maps what another one has packed. */
+export type WeightsSource = 'private' | 'packed' | 'shared';
+
+/** What a runner has to do with the weights, from its start to its death. */
+export interface WeightsLease {
+  readonly command: RunnerCommand;
+  readonly source: WeightsSource;
+}
+
+/** Why weights are packed anew, as a sentence. */
+type OnDropped = (reason: string) => void;
+
+interface Held {
+  readonly key: string;
+  readonly descriptor: number;
+}
+
+export class SharedWeights {
+  readonly #onDropped: OnDropped;
+  #held: Held | undefined;
+  #packer: WeightsLease | undefined;
+  readonly #leases = new Set<WeightsLease>();
+  readonly #waiting = new Set<() => void>();
+
+  constructor(onDropped: OnDropped) {
+    this.#onDropped = onDropped;
+  }
+
+  /**
+   * If another runner is packing the weights of this command, calls `start` when it is done or dead, which its own limits bound;
+   * otherwise returns undefined.
+   */
+  wait({ weightsKey }: RunnerCommand, start: () => void): Timer | undefined {
+    if (this.#packer === undefined || this.#packer.command.weightsKey !== weightsKey) return undefined;
+    const waiting = () => start();
+    this.#waiting.add(waiting);
+    return { cancel: () => this.#waiting.delete(waiting) };
+  }
+
+  /** The command with which the runner is started now. */
+  lend(command: RunnerCommand): WeightsLease {
+    const key = command.weightsKey;
+    // The model file or its settings have changed, or another kind of runner takes over.
+    if (this.#held !== undefined && this.#held.key !== key) this.close();
+    const lease = this.#leaseOf(command);
+    this.#leases.add(lease);
+    if (lease.source === 'packed') this.#packer = lease;
+    return lease;
+  }
+
+  #leaseOf(command: RunnerCommand): WeightsLease {
+    if (command.weightsKey === undefined || this.#packer !== undefined) return { command, source: 'private' };
+    if (this.#held !== undefined)
+      return { command: passing(command, 'weights-fd', this.#held.descriptor), source: 'shared' };
+    return { command: { ...command, args: [...command.args, '--share-weights'] }, source: 'packed' };
+  }
+
+  /** The runner is ready. descriptor: its descriptor of the weights that it has packed; undefined: it could not share them. */
+  onReady(lease: WeightsLease, pid: number | undefined, descriptor: number | undefined): void {
+    if (this.#packer !== lease) return;
+    const { weightsKey: key } = lease.command;
+    if (key !== undefined && pid !== undefined && descriptor !== undefined) {
+      const opened = openWeights(pid, descriptor);
+      if (typeof opened === 'string') this.#onDropped(opened);
+      else this.#held = { key, descriptor: opened };
+    }
+    this.#endPacking();
+  }
+
+  /** The runner is dead. */
+  onDied(lease: WeightsLease, { exit, readyForMs, isOutOfMemory }: Death): void {
+    this.#leases.delete(lease);
+    if (this.#packer === lease) this.#endPacking();
+    if (this.#held === undefined) return;
+    const isInUse = [...this.#leases].some(({ source }) => source !== 'private');
+    if (lease.source === 'shared' && readyForMs === undefined && exit.signal !== 'SIGKILL')
+      this.#drop('A runner that was given the packed weights ended before it was ready.');
+    else if (isOutOfMemory && !isInUse)
+      // The file's pages are charged to nobody that the kernel could kill for them but the gateway.
+      this.#drop('The kernel killed the runner for lack of memory.');
+  }
+
+  /** Frees the memory, unless runners have it mapped. Called when no runner is started soon. */
+  closeUnlessUsed(): void {
+    if (this.#leases.size === 0) this.close();
+  }
+
+  /** Runners that have the weights keep them. */
+  close(): void {
+    if (this.#held === undefined) return;
+    // Freeing gigabytes takes the system a while, so it is not done on the event loop.
+    close(this.#held.descriptor, () => {});
+    this.#held = undefined;
+  }
+
+  #drop(reason: string): void {
+    this.close();
+    this.#onDropped(reason);
+  }
+
+  #endPacking(): void {
+    this.#packer = undefined;
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
+    for (const start of waiting) start();
+  }
+}
+
+/** A descriptor of a living process's file in memory, or a sentence. The runner may lie: the number may name anything it has open. */
+function openWeights(pid: number, descriptor: number): number | string {
+  const what = `Descriptor ${descriptor} of runner ${pid}, which is to hold its weights,`;
+  let opened: number;
+  try {
+    opened = openSync(`/proc/${pid}/fd/${descriptor}`, constants.O_RDONLY | constants.O_NONBLOCK);
+  } catch (error) {
+    return `${what} cannot be opened: ${error instanceof Error ? error.message : String(error)}`;
+  }
+  if (readlinkSync(`/proc/self/fd/${opened}`).startsWith('/memfd:')) return opened;
+  closeSync(opened);
+  return `${what} is no file in memory.`;
+}

@@ -1,0 +1,64 @@
+// A backend that forwards every call to another one. Subclasses override the calls that they observe.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runner/backend/backend.h"
+
+namespace runnel {
+
+class ForwardingBackend : public Backend {
+ public:
+  // The other backend must outlive this.
+  explicit ForwardingBackend(Backend& backend) : backend_(backend) {}
+
+  ComputeDevice& device() override { return backend_.device(); }
+  std::string numerics_id() const override { return backend_.numerics_id(); }
+
+  Result<void> expect_weights(uint64_t bytes, const std::string& identity) override {
+    return backend_.expect_weights(bytes, identity);
+  }
+  bool needs_values() const override { return backend_.needs_values(); }
+  Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override {
+    return backend_.load_matrix(stacked);
+  }
+  Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) override {
+    return backend_.load_vector(name, values);
+  }
+  Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override {
+    return backend_.prepare(spec, limits);
+  }
+  uint64_t kv_block_bytes(const KvShape& shape) const override { return backend_.kv_block_bytes(shape); }
+  Result<void> allocate_kv(const KvShape& shape) override { return backend_.allocate_kv(shape); }
+  uint64_t weights_bytes() const override { return backend_.weights_bytes(); }
+
+  void begin_forward(const Batch& batch) override { backend_.begin_forward(batch); }
+  void end_forward() override { backend_.end_forward(); }
+  void embed(const Batch& batch, const EmbeddingSpec& embedding) override {
+    backend_.embed(batch, embedding);
+  }
+  void qkv(const Batch& batch, const LayerSpec& layer) override { backend_.qkv(batch, layer); }
+  void attend(const Batch& batch, const LayerSpec& layer) override { backend_.attend(batch, layer); }
+  void project(const Batch& batch, const ProjectSpec& project) override { backend_.project(batch, project); }
+  void ffn(const Batch& batch, const FfnSpec& ffn) override { backend_.ffn(batch, ffn); }
+  LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override {
+    return backend_.head(head, rows);
+  }
+  std::vector<float> read_states(const NormSpec& norm, std::span<const uint32_t> rows) override {
+    return backend_.read_states(norm, rows);
+  }
+  std::vector<float> read_rows(Flow flow, uint32_t num_rows) override {
+    return backend_.read_rows(flow, num_rows);
+  }
+  std::vector<float> read_kv(uint32_t layer, std::span<const uint32_t> block_table,
+                             uint32_t num_positions) override {
+    return backend_.read_kv(layer, block_table, num_positions);
+  }
+
+ protected:
+  Backend& backend_;
+};
+
+}  // namespace runnel

@@ -1,0 +1,138 @@
+// The blocks of the KV cache: which sequences hold them, and what they contain. This is bookkeeping only; the
+// backend owns the memory.
+//
+// A filled block is remembered by a hash that chains over all tokens before it, so a sequence that begins
+// with the same tokens shares the block instead of computing it again. A block without a holder keeps its
+// content until it is reused, first freed first, and is revived if a sequence needs the content before that.
+// The algorithm is that of nano-vLLM's block manager (github.com/GeeeekExplorer/nano-vllm,
+// nanovllm/engine/block_manager.py), step for step, with the following changes.
+//
+// Hashes are not trusted, since an author of prompts can make them collide. Each content (all tokens up to
+// the end of a block, and the salt) has a number, a block knows the number of the content before it, and a
+// lookup compares that number, the salt and the ids. A content that no block has any more gets a new number
+// when it is computed again. Blocks that followed the old number are then not found, and age out.
+//
+// With a sliding window, a sequence gives back the blocks that none of its later rows sees, and kNoBlock
+// takes their place. The next row has position num_cached_tokens and sees window positions up to its own. So
+// positions up to num_cached_tokens - window are not seen any more, and the blocks that lie wholly among them
+// are given back. A prefix is found as without a window, from the first block on as far as all blocks are
+// present. The blocks of the prefix that the next row does not see are not held. A sequence also takes no
+// more blocks than it needs at once (num_at_once): as rows of its prompt leave the window, it takes blocks
+// for the following rows. So a sequence may be longer than the cache.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runner/engine/sequence.h"
+
+namespace runnel {
+
+// XXH64 (xxhash.com), seed 0, of the hash of the previous block if there is one, as 8 bytes, and the ids as
+// 64-bit integers, all little-endian.
+uint64_t hash_block(std::optional<uint64_t> previous, std::span<const uint32_t> token_ids);
+
+// The fewest blocks with which a sequence of this many tokens can be computed. window: as in BlockManager.
+uint32_t num_required_blocks(uint32_t num_tokens, uint32_t block_size, uint32_t window);
+
+class BlockManager {
+ public:
+  using Hash = uint64_t (*)(std::optional<uint64_t> previous, std::span<const uint32_t> token_ids);
+
+  // window: number of positions that a row sees, its own included; 0: all. Tests bring hashes that collide.
+  BlockManager(uint32_t num_blocks, uint32_t block_size, uint32_t window = 0, Hash hash = hash_block);
+
+  // Returns nothing if the blocks that the sequence takes at once are not available now. Otherwise returns
+  // how many blocks, from the first on, need not be computed. The last block is never one of them, since its
+  // last row gives the next token. A sequence that needs all its rows finds none (see
+  // Sequence::needs_all_rows).
+  std::optional<uint32_t> can_allocate(const Sequence& sequence) const;
+  // Takes the blocks, with the result of can_allocate. The sequence must not hold blocks.
+  void allocate(Sequence& sequence, uint32_t num_cached_blocks);
+
+  // num_places: number of tokens after the cached ones that have a place. extend: takes free blocks for more
+  // tokens, as many as the sequence may have at once.
+  uint32_t num_places(const Sequence& sequence) const;
+  void extend(Sequence& sequence);
+
+  // can_append: whether there is a place for the last token of the sequence. may_append: takes a block for it
+  // if it needs one.
+  bool can_append(const Sequence& sequence) const;
+  void may_append(Sequence& sequence);
+
+  // num_draft_places: places after the last token that drafts can have from free blocks. append_drafts: takes
+  // the blocks for them.
+  uint32_t num_draft_places(const Sequence& sequence) const;
+  void append_drafts(Sequence& sequence);
+
+  // Call it when the scheduled tokens have been computed. They count as cached, and the blocks that they fill
+  // are remembered. Gives back the blocks that have left the window, and those that only wrong drafts needed.
+  void advance(Sequence& sequence);
+
+  // Gives back all blocks of the sequence. Its tokens must be computed again.
+  void deallocate(Sequence& sequence);
+
+  uint32_t num_blocks() const { return static_cast<uint32_t>(blocks_.size()); }
+  uint32_t num_free_blocks() const { return static_cast<uint32_t>(free_.size()); }
+  // Free blocks that a lookup may still find.
+  uint32_t num_reusable_blocks() const { return num_reusable_; }
+  uint32_t blocks_for(uint32_t num_tokens) const { return (num_tokens + block_size_ - 1) / block_size_; }
+  uint32_t num_required(uint32_t num_tokens) const {
+    return num_required_blocks(num_tokens, block_size_, window_);
+  }
+
+  // For tests: CHECKs that lists, counts and hashes agree. sequences must include every sequence that holds
+  // blocks.
+  void check_integrity(std::span<const Sequence* const> sequences) const;
+
+ private:
+  struct Block {
+    uint32_t num_holders = 0;
+    // Set while a lookup may find this block; block_of_hash_ then has this block for it.
+    std::optional<uint64_t> hash;
+    uint64_t content = 0;  // number of the content, which includes everything before the block
+    uint64_t previous_content = 0;
+    std::string salt;
+    std::vector<uint32_t> token_ids;
+    std::list<uint32_t>::iterator place;
+  };
+
+  std::span<const uint32_t> tokens_of_block(const Sequence& sequence, uint32_t index) const;
+  // Number of leading blocks of the table that a row at this position and later rows do not see.
+  uint32_t num_unseen_blocks(uint32_t position) const;
+  // Limit of the blocks that a sequence of this many tokens holds while its prompt is computed.
+  uint32_t num_at_once(uint32_t num_tokens) const;
+  // Number of blocks of its table that the sequence has, or would have, with so many tokens cached.
+  uint32_t table_size(const Sequence& sequence, uint32_t num_cached_tokens) const;
+  // The blocks with the first tokens of the sequence, as far as all of them are present, at most max_blocks.
+  std::vector<uint32_t> find_prefix(const Sequence& sequence, uint32_t max_blocks) const;
+  // The block with the content of the sequence's block `index`, if chain stands just before it.
+  std::optional<uint32_t> find(const BlockChain& chain, uint64_t hash, const Sequence& sequence,
+                               uint32_t index) const;
+  void remember(Sequence& sequence, uint32_t index);
+  void forget(uint32_t id);
+  void give_back_unseen(Sequence& sequence);
+  void give_back_unused(Sequence& sequence);
+  // Takes free blocks until the sequence has this many. There must be enough.
+  void grow(Sequence& sequence, size_t num_blocks);
+  uint32_t take_free_block();
+  void hold(uint32_t id);
+  void release(uint32_t id);
+
+  uint32_t block_size_;
+  uint32_t window_;
+  Hash hash_;
+  std::vector<Block> blocks_;
+  std::list<uint32_t> free_;  // first in, first out
+  std::list<uint32_t> used_;  // without order; keeps the list nodes, so that serving allocates nothing
+  std::unordered_map<uint64_t, uint32_t> block_of_hash_;
+  uint64_t last_content_ = 0;
+  uint32_t num_reusable_ = 0;
+};
+
+}  // namespace runnel
