@@ -325,7 +325,7 @@ export const ANYTHING = 'anything';
 
 /** The accepted values; an empty list accepts none. */
 type Accepted = typeof ANYTHING | readonly unknown[];
-export type InertFields = Readonly<Record<string, Accepted>>;
+export type IgnoredFields = Readonly<Record<string, Accepted>>;
 
 export const NOTHING: readonly unknown[] = [];
 export const NO: readonly unknown[] = [false];
@@ -335,30 +335,30 @@ export const ONE: readonly unknown[] = [1];
 export const NO_ITEMS: readonly unknown[] = [[]];
 export const NO_MEMBERS: readonly unknown[] = [{}];
 
-type InertField = z.ZodOptional<z.ZodUnknown>;
+type IgnoredField = z.ZodOptional<z.ZodUnknown>;
 
 /** Makes the fields' schemas, to be spread into the schema of an object. */
-export function inert<Table extends InertFields>(table: Table): Record<keyof Table, InertField> {
-  const schemas = Object.entries(table).map(([name, accepted]) => [name, inertField(accepted)] as const);
-  return Object.fromEntries(schemas) as Record<keyof Table, InertField>;
+export function ignoredFields<Table extends IgnoredFields>(table: Table): Record<keyof Table, IgnoredField> {
+  const schemas = Object.entries(table).map(([name, accepted]) => [name, ignoredField(accepted)] as const);
+  return Object.fromEntries(schemas) as Record<keyof Table, IgnoredField>;
 }
 
-export const ignored: InertField = z.unknown().meta({ description: 'Ignored.' }).optional();
-const known = new Map<string, InertField>();
+export const ignored: IgnoredField = z.unknown().meta({ description: 'Ignored.' }).optional();
+const known = new Map<string, IgnoredField>();
 
 /**
  * Fields that accept the same values share one schema: there are a hundred fields, and each schema adds to the time of a
  * start.
  */
-function inertField(accepted: Accepted): InertField {
+function ignoredField(accepted: Accepted): IgnoredField {
   if (accepted === ANYTHING) return ignored;
   const key = JSON.stringify(accepted);
-  const field = known.get(key) ?? newInertField(accepted);
+  const field = known.get(key) ?? newIgnoredField(accepted);
   known.set(key, field);
   return field;
 }
 
-function newInertField(accepted: readonly unknown[]): InertField {
+function newIgnoredField(accepted: readonly unknown[]): IgnoredField {
   const values = accepted.map((value) => ` or send ${JSON.stringify(value)}`).join('');
   const sentence = `is not supported; leave it out${values}`;
   return z

@@ -6,7 +6,7 @@ import type { ToolDefinition } from '../prompt/chat-template.ts';
 import { callMarks, type ToolCallFormat } from '../prompt/tool-call-format.ts';
 import { type GenerateRequest, type Grammar, maxGrammarBytes } from '../runner/runner.ts';
 import { formatOfGrammar, maxJsonWhitespace } from './structural-tag.ts';
-import { markedFormat, type OfferedTool, toolGrammar } from './tool-grammar.ts';
+import { type OfferedTool, toolGrammar } from './tool-grammar.ts';
 import { kindsOf, UnwritableSchema, WrittenParameters } from './written-arguments.ts';
 
 /**
@@ -114,31 +114,35 @@ export function hasTools({ chatTemplate, tokenizer }: Asked): boolean {
  * A control token in the format's texts that callMarks does not have. Control tokens are not in an answer's text, so such
  * calls could not be read.
  */
-function unreadableIn(
-  { begin, idMark = '', between, end, parameter }: ToolCallFormat,
-  { controlLiterals }: Asked['tokenizer'],
-): string | undefined {
-  const texts = [begin, idMark, between, end, ...(parameter === undefined ? [] : Object.values(parameter))];
+function unreadableIn(format: ToolCallFormat, { controlLiterals }: Asked['tokenizer']): string | undefined {
+  const texts = [...textsOf(format), ...Object.values(format.parameter ?? {})];
   return controlLiterals.find(
     (literal) => !callMarks.includes(literal) && texts.some((text) => text.includes(literal)),
   );
 }
 
-/** The format of the model's calls, with its control tokens marked. */
+/** The format of the model's calls, in which each control token is replaced by its mark. */
 function writtenBy(model: Asked): Pick<CallSyntax, 'format' | 'marks'> {
   const { tokenizer } = model;
   const format = formatOf(model);
-  const { trigger, begin, idMark = '', between, end } = format;
-  const texts = [trigger, begin, idMark, between, end];
   const literals = callMarks.filter(
-    (literal) => tokenizer.controlLiterals.includes(literal) && texts.some((text) => text.includes(literal)),
+    (literal) =>
+      tokenizer.controlLiterals.includes(literal) && textsOf(format).some((text) => text.includes(literal)),
   );
+  const marked = (text: unknown) =>
+    typeof text === 'string'
+      ? literals.reduce((sum, literal) => sum.replaceAll(literal, markOf(literal)), text)
+      : text;
+  const written = Object.entries(format).map(([name, text]) => [name, marked(text)]);
   const marks = literals.map((literal) => {
     const [id] = tokenizer.encode(literal, { addSpecial: false, parseSpecial: true });
     return [id as number, markOf(literal)] as const;
   });
-  const marked = literals.map((literal) => [literal, markOf(literal)] as const);
-  return { format: markedFormat(format, marked), marks: new Map(marks) };
+  return { format: Object.fromEntries(written) as ToolCallFormat, marks: new Map(marks) };
+}
+
+function textsOf({ trigger, begin, idMark = '', between, end }: ToolCallFormat): string[] {
+  return [trigger, begin, idMark, between, end];
 }
 
 function formatOf(model: Asked): ToolCallFormat {

@@ -229,8 +229,8 @@ export class Jobs {
   }
 
   /** Throws for the request of a job that has killed gateways, whichever API it comes by. */
-  assertNotQuarantined(request: GenerateRequest): void {
-    if (this.#quarantine.has(request)) throw killedGateways();
+  refuseQuarantined(requests: readonly GenerateRequest[]): void {
+    if (requests.some((request) => this.#quarantine.has(request))) throw killedGateways();
   }
 
   /** The job that a request with this key began. Throws a 409 while that request's job is not kept yet. */

@@ -6,7 +6,6 @@ import {
   type EventOutlet,
   type Facts,
 } from '../../calls/call.ts';
-import { textOf } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
 import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
@@ -231,9 +230,9 @@ class MessageEvents implements EventEncoder {
     this.#write({ type: 'ping' });
   }
 
-  onPart({ thought, pieces, calls = [], end }: AnswerPart): void {
+  onPart({ thought, text, calls = [], end }: AnswerPart): void {
     if (thought !== undefined) this.#tellThought(thought);
-    for (const item of inOrder(textOf(pieces), calls)) {
+    for (const item of inOrder(text, calls)) {
       if (typeof item === 'string') this.#tellText(item);
       else this.#tellCall(item);
     }

@@ -3,6 +3,7 @@ import * as z from 'zod';
 import type { Call, CallLog, ParsedCall } from '../../calls/call.ts';
 import { invalidField } from '../../errors/api-error.ts';
 import { JSON_TYPE } from '../../json/json-text.ts';
+import { memberOf } from '../../json/json-values.ts';
 import { GenerationError } from '../../runner/runner.ts';
 import { correlationIdOf } from '../../server/correlation.ts';
 import { callerField } from '../../server/guard/caller.ts';
@@ -67,7 +68,8 @@ function checkRequest(
 
 /** Throws a 400 that lists every field at fault. */
 export function parseExecuteRequest(body: unknown): ExecuteRequest {
-  return hasPromptIds(body) ? { ...parseBody(withIds, body), prompt: undefined } : parseBody(withText, body);
+  const hasIds = (memberOf(body, 'prompt_ids') ?? null) !== null;
+  return hasIds ? { ...parseBody(withIds, body), prompt: undefined } : parseBody(withText, body);
 }
 
 /** The same, as a call. */
@@ -117,23 +119,14 @@ function parseDeadline(header: string | undefined): number | undefined {
   throw invalidField({ field: DEADLINE_HEADER, constraint: 'deadline', message, value: header });
 }
 
-function hasPromptIds(body: unknown): boolean {
-  return typeof body === 'object' && body !== null && 'prompt_ids' in body && body.prompt_ids !== null;
-}
-
 /** Describes sampling parameters that are allowed but rarely meant. They are logged, and the request is obeyed. */
 export function unusualSampling(request: ExecuteRequest): string[] {
   const { top_k, top_p, min_p, temperature } = request;
-  const sentences = [];
-  if (top_k > 0 && top_k < 10 && top_p < 0.5) {
-    sentences.push(`top_k ${top_k} and top_p ${top_p} together leave very few tokens to choose from`);
-  }
-  if (min_p > 0.5 && temperature < 0.5) {
-    sentences.push(
-      `min_p ${min_p} and temperature ${temperature} together leave very few tokens to choose from`,
-    );
-  }
-  return sentences;
+  const pairs = [
+    ...(top_k > 0 && top_k < 10 && top_p < 0.5 ? [`top_k ${top_k} and top_p ${top_p}`] : []),
+    ...(min_p > 0.5 && temperature < 0.5 ? [`min_p ${min_p} and temperature ${temperature}`] : []),
+  ];
+  return pairs.map((pair) => `${pair} together leave very few tokens to choose from`);
 }
 
 /** Reads the body of a native request, JSON or MessagePack; both have the same values. */
