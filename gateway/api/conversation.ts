@@ -43,7 +43,6 @@ export function refuseSpeaker(ctx: fields.Context, speaker: string, path: (strin
   violated(ctx, 'role', sentence, path);
 }
 
-/** A message as templates see it. */
 export function chatMessage(
   role: ChatMessage['role'],
   content: string,
@@ -134,7 +133,6 @@ export const toolCallIgnored = { index: ANYTHING } as const satisfies IgnoredFie
 /** Fields of the function in a tool call: its arguments as SDKs have parsed them. */
 export const calledIgnored = { parsed_arguments: ANYTHING } as const satisfies IgnoredFields;
 
-/** Fields of a part of a message's content. */
 export const partIgnored = {
   cache_control: ANYTHING,
   prompt_cache_breakpoint: ANYTHING,
@@ -236,7 +234,6 @@ export const templateFields = {
 
 type TemplateFields = z.output<z.ZodObject<typeof templateFields>>;
 
-/** Checks the rules that concern several fields. */
 export function checkTemplateFields(
   ctx: fields.Context,
   request: TemplateFields & { readonly messages: readonly ChatMessage[] },

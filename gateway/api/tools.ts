@@ -28,7 +28,6 @@ export const calledWith = z.custom<object>().superRefine((given, ctx) => {
   if (!isJsonObject(given)) violated(ctx, 'type', 'must be an object');
 });
 
-/** A function as OpenAI's APIs describe it. */
 export const functionFields = {
   name: toolName,
   description: z.string().optional(),
@@ -41,7 +40,6 @@ interface Described {
   readonly parameters?: object | undefined;
 }
 
-/** The tool with this description. */
 export function toolOf({ name, description, parameters }: Described, strict: boolean): Tool {
   const described = {
     name,

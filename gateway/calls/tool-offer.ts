@@ -175,30 +175,20 @@ export interface AnswerForm {
   readonly grammar: Grammar;
 }
 
-type Structure = Pick<GenerateRequest, 'grammar' | 'vocabulary'>;
-
-/** The structure of an answer: the form alone if no tool can be called, otherwise the offer's, which includes the form. */
+/**
+ * Grammar and vocabulary of an answer, for the runner: the form alone if no tool can be called, otherwise the offer's, which
+ * includes the form. Throws a 400 if the model cannot follow a grammar.
+ */
 export async function answerStructure(
   format: AnswerForm | undefined,
   offer: ToolOffer | undefined,
-  model: Pick<Model, 'id' | 'tokenizer'>,
-  stopIds: readonly number[],
-): Promise<Structure> {
-  const isForm = format !== undefined && offer?.calls === undefined;
-  if (isForm) return structureBy(format.field, format.grammar, model, stopIds);
-  return offer === undefined ? {} : structureBy('tools', offer.grammar, model, stopIds);
-}
-
-/**
- * The grammar and the vocabulary, for the runner. Throws a 400 if the model cannot follow a grammar. name: the field that
- * errors name.
- */
-async function structureBy(
-  name: string,
-  grammar: Grammar,
   { id, tokenizer }: Pick<Model, 'id' | 'tokenizer'>,
   stopIds: readonly number[],
-): Promise<Structure> {
+): Promise<Pick<GenerateRequest, 'grammar' | 'vocabulary'>> {
+  const form = offer?.calls === undefined && format !== undefined ? format : offer;
+  if (form === undefined) return {};
+  const { grammar } = form;
+  const name = 'field' in form ? form.field : 'tools';
   if (stopIds.length === 0) {
     const message = `${name} needs a token that ends the answer, and the model "${id}" has none; name one in stop_token_ids.`;
     throw new ApiError({ status: 400, code: 'invalid_request', message, param: name });
@@ -207,7 +197,6 @@ async function structureBy(
     return { grammar, vocabulary: await tokenBytesOf(tokenizer) };
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    const message = `${name} cannot be followed with this model: ${error.message}`;
-    throw unsupported(name, message, error);
+    throw unsupported(name, `${name} cannot be followed with this model: ${error.message}`, error);
   }
 }

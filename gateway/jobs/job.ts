@@ -358,8 +358,14 @@ export class DurableJob implements Journalled {
   }
 }
 
-function generationErrorOf(error: unknown): GenerationError {
+/** The error as one that clients may see. */
+export function generationErrorOf(error: unknown): GenerationError {
   if (error instanceof GenerationError) return error;
   const message = 'Internal error in the gateway; its log has the details.';
   return new GenerationError('INFERENCE_FAILED', message, { retriable: false, cause: error });
+}
+
+/** A job id is chosen by the client and may be too long for a line of the log. */
+export function shortened(id: string): string {
+  return id.slice(0, 128);
 }

@@ -152,7 +152,6 @@ export function messageEncoding({ model, max_tokens }: Omit<Message, 'facts'>): 
   };
 }
 
-/** The reason of the end, with its marks. */
 function stopOf(message: Message, end: AnswerEnd): Stop {
   return { stop_reason: stopReason(message, end), stop_sequence: end.stopMatched, ...marks(end) };
 }
@@ -220,7 +219,6 @@ class MessageEvents implements EventEncoder {
   /** The text before the content in each delta of the last block. */
   #delta = '';
 
-  /** Writes the opening. */
   constructor(message: Message, outlet: EventOutlet) {
     this.#message = message;
     this.#outlet = outlet;

@@ -10,7 +10,14 @@ import { callerField } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { toApiError } from '../../server/to-api-error.ts';
 import { parseBody } from '../body.ts';
-import { checkDurable, checkMinTokens, durable, samplingOf, tokenConstraints } from '../call-fields.ts';
+import {
+  checkDurable,
+  checkMinTokens,
+  durable,
+  samplingFields,
+  samplingOf,
+  tokenConstraints,
+} from '../call-fields.ts';
 import * as fields from '../fields.ts';
 import { readBytes, readJsonText, requireMediaType } from '../json.ts';
 import { MSGPACK_TYPE, unpackMsgpack } from '../msgpack.ts';
@@ -29,9 +36,7 @@ export const executeBody = z.strictObject({
   prompt: prompt.optional(),
   prompt_ids: promptIds.optional(),
   max_tokens: fields.integer('max_tokens', 1, MAX_EXECUTE_TOKENS).default(MAX_EXECUTE_TOKENS),
-  temperature: fields.float('temperature', 0, 2).default(1),
-  top_p: fields.float('top_p', 0, 1).default(1),
-  top_k: fields.integer('top_k', 0, 2 ** 32 - 1).default(0),
+  ...samplingFields(),
   repetition_penalty: fields.floatAbove('repetition_penalty', 0, 2).default(1),
   stop: fields.stopSequences('stop', STOP_LIMITS).default([]),
   min_p: fields.float('min_p', 0, 1).default(0),
@@ -53,8 +58,9 @@ export type ExecuteRequest = z.output<typeof executeBody>;
 // There are two schemas because zod checks a rule across fields only if every field is valid, and all faults are to be
 // reported at once.
 const withText = executeBody.extend({ prompt }).superRefine(checkRequest);
+const excluded = z.unknown().superRefine((_, ctx) => fields.refuseBoth(ctx, 'prompt', 'prompt_ids', []));
 const withIds = executeBody
-  .extend({ prompt: fields.excludedBy('prompt', 'prompt_ids'), prompt_ids: promptIds })
+  .extend({ prompt: excluded.optional(), prompt_ids: promptIds })
   .superRefine(checkRequest);
 
 function checkRequest(

@@ -58,7 +58,6 @@ const message = z
 
 type Message = z.output<typeof message>;
 
-/** Makes the conversation as templates see it. */
 const conversation = z
   .array(message)
   .max(MAX_MESSAGES, TOO_MANY_MESSAGES)
@@ -149,7 +148,6 @@ export function contextOf({ num_ctx }: z.output<typeof options>, limit: ContextL
   return { ...limit, maxModelLen: Math.min(limit.maxModelLen, num_ctx ?? limit.maxModelLen) };
 }
 
-/** Fields of both routes. */
 const sharedIgnored = {
   logprobs: NO,
   top_logprobs: ZERO,
@@ -234,12 +232,10 @@ function reasoningParams({ think, options: { thinking_token_budget } }: SharedFi
   };
 }
 
-/** What a body of a generating route asks. */
 export interface Asked extends Pick<ParsedCall, 'call' | 'encoding'> {
   readonly form: Form;
   /** Whether there is no prompt: the model is to be loaded, and nothing else. */
   readonly isEmpty: boolean;
-  /** Whether the model is to be unloaded. */
   readonly isLast: boolean;
   /** Names the fields that were sent and are ignored. isUnloadAllowed: whether clients may have models unloaded. */
   readonly ignored: (isUnloadAllowed: boolean | undefined) => string[];

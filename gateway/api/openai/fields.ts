@@ -23,6 +23,7 @@ import {
   NO_MEMBERS,
   NOTHING,
   ONE,
+  violated,
   ZERO,
 } from '../fields.ts';
 import { checkGrammar, formsOf, grammarFields } from './grammar-fields.ts';
@@ -190,7 +191,7 @@ export function checkShared(
   const { repetition_penalty, repeat_penalty, durable, timings, n } = request;
   const isSecond = repeat_penalty !== 1 && repetition_penalty !== 1 && repeat_penalty !== repetition_penalty;
   const sentence = 'repeat_penalty and repetition_penalty mean the same; send one of them';
-  if (isSecond) fields.violated(ctx, 'exclusive', sentence, ['repeat_penalty']);
+  if (isSecond) violated(ctx, 'exclusive', sentence, ['repeat_penalty']);
   checkWindow(ctx, request, repetition_penalty !== 1);
   checkDurable(ctx, { durable, timings, n, ...asked });
 }
