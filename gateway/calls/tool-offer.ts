@@ -21,12 +21,6 @@ export interface Tool extends OfferedTool {
 
 export type ToolChoice = 'none' | 'auto' | 'required' | { readonly name: string };
 
-/** Some of the tools may be called, and with the mode "required" one of them must be. */
-export interface AllowedTools {
-  readonly mode: 'auto' | 'required';
-  readonly names: readonly string[];
-}
-
 export interface ToolParams {
   readonly tools: readonly Tool[];
   /** A name must be the name of one of the tools. */

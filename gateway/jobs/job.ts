@@ -143,14 +143,6 @@ export interface DurableJobEvents {
   readonly now: () => number;
 }
 
-/** The model that computes a job. */
-export interface DurableModel {
-  readonly runner: Runner;
-  readonly tokenizer: Tokenizer;
-  /** Needed if the request has a grammar. */
-  readonly vocabulary: VocabularyFrames | undefined;
-}
-
 export class DurableJob implements Journalled {
   readonly job: Job;
   readonly entry: JournalEntry;
@@ -219,8 +211,11 @@ export class DurableJob implements Journalled {
     });
   }
 
-  /** Has the runner compute the rest. Throws the runner's GenerationError, and what ended the job; it has then not begun. */
-  begin({ runner, tokenizer, vocabulary }: DurableModel): void {
+  /**
+   * Has the runner compute the rest. Throws the runner's GenerationError, and what ended the job; it has then not begun.
+   * vocabulary: needed if the request has a grammar.
+   */
+  begin(runner: Runner, tokenizer: Tokenizer, vocabulary: VocabularyFrames | undefined): void {
     this.job.run();
     const { request, thinkingLimit: facts, stop, endsAtTimeLimit } = this.record;
     const { tokenIds } = this.log.content;

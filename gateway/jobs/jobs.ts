@@ -207,7 +207,7 @@ export class Jobs {
     else {
       job.wait();
       try {
-        durable.begin({ runner, tokenizer: model.tokenizer, vocabulary });
+        durable.begin(runner, model.tokenizer, vocabulary);
       } catch (error) {
         if (!(error instanceof GenerationError) || !this.#resumption.waitsAfter(error, durable)) {
           await journal.forget(entry);

@@ -98,11 +98,8 @@ export class Resumption {
 
   /** Fails a job that nothing will start. */
   lose(job: DurableJob, failure: GenerationError): void {
-    this.#options.log.error({
-      event: 'durable_lost',
-      job_id: shortened(job.record.id),
-      msg: failure.message,
-    });
+    const msg = failure.message;
+    this.#options.log.error({ event: 'durable_lost', job_id: shortened(job.record.id), msg });
     job.fail(failure);
   }
 
@@ -136,7 +133,7 @@ export class Resumption {
       // It may have been cancelled or suspended during the waits.
       if (job.job.isOver) return false;
       try {
-        job.begin({ runner, tokenizer: model.tokenizer, vocabulary });
+        job.begin(runner, model.tokenizer, vocabulary);
       } catch (error) {
         job.noteStop();
         throw error;

@@ -48,13 +48,8 @@ function isListOf<Item>(value: unknown, isItem: (item: unknown) => item is Item)
   return Array.isArray(value) && value.length > 0 && value.every(isItem);
 }
 
-function isString(value: unknown): value is string {
-  return typeof value === 'string';
-}
-
-function isNumber(value: unknown): value is number {
-  return typeof value === 'number';
-}
+const isString = (value: unknown) => typeof value === 'string';
+const isNumber = (value: unknown) => typeof value === 'number';
 
 /** An empty list passes here and is refused later, as a prompt without tokens. */
 function isNumbers(value: unknown): value is readonly number[] {
