@@ -128,11 +128,12 @@ Error for_device(Error error, const std::string& device) {
   return error;
 }
 
-Result<void> serve_model(const EngineFlags& flags, const ServeFlags& serve_flags,
-                         const BackendFactory& factory, FrameWriter& writer, Recorder* recorder) {
+Result<void> serve_model(EngineFlags flags, const ServeFlags& serve_flags, const BackendFactory& factory,
+                         FrameWriter& writer, Recorder* recorder) {
   // All files that are read later are opened before the sandbox is entered, and threads start after it, so
   // that the sandbox applies to all threads.
   const Result<ModelFiles> file = ModelFiles::open(flags.model);
+  if (const auto opened = flags.open_kv_memory(); !opened.ok()) return opened;
   (void)private_memory_bytes();
   (void)available_memory_bytes();
   const Result<std::string> sandbox = factory.uses_gpu() ? enter_sandbox(serve_flags.sandbox, kGpuObstacle)
