@@ -56,5 +56,8 @@ export function runnerCommand(
     if (config['enforce-eager'] === 'on') args.push('--enforce-eager');
   }
   for (const name of PASSED_ON) pass(name);
-  return { file: kind === 'cpu' ? config.runner : config['cuda-runner'], args };
+  if (kind === 'cuda') return { file: config['cuda-runner'], args };
+  // A replay begins with an empty cache, so the runner that is recorded does too.
+  const keepsKv = config['keep-kv'] !== 'off' && config.record === undefined;
+  return { file: config.runner, args, keepsKv };
 }

@@ -205,6 +205,13 @@ export const runnerSettings = {
     value: KV_CACHE_TYPES.join('|'),
     help: 'Type of the keys and values',
   },
+  'keep-kv': {
+    schema: z.enum(['on', 'off'], 'must be on or off').optional(),
+    fallbackHelp: 'on',
+    group: 'KV cache',
+    value: 'on|off',
+    help: 'Keep the KV cache in memory that outlives the runner, so that after its death streams go on from what it has computed; only on the CPU, and not with --record',
+  },
   quantize: {
     schema: z.enum(QUANTIZE_TYPES, `must be one of ${QUANTIZE_TYPES.join(', ')}`).optional(),
     fallbackHelp: 'none, as in the file',
@@ -305,5 +312,5 @@ export function backendFaults(
 export const UNKNOWN_TO = {
   auto: [],
   cpu: ['gpu-device', 'enforce-eager', 'gpu-memory-utilization'],
-  cuda: ['threads', 'isa', 'memory-bytes'],
+  cuda: ['threads', 'isa', 'memory-bytes', 'keep-kv'],
 } as const satisfies Record<(typeof BACKENDS)[number], readonly (keyof RunnerConfig)[]>;

@@ -147,6 +147,14 @@ export const statusMetrics: readonly StatusMetric[] = [
   counter('runnel_accepted_draft_tokens_total', 'Guesses of next tokens that were then drawn', [
     [{}, 'numAcceptedDraftTokens'],
   ]),
+  counter(
+    'runnel_kv_blocks_adopted_total',
+    'Blocks of the KV cache that runners found where a dead runner had computed them',
+    [[{}, 'numAdoptedBlocks']],
+  ),
+  counter('runnel_kv_blocks_dropped_total', 'Blocks found there that were damaged', [
+    [{}, 'numDroppedBlocks'],
+  ]),
   counter('runnel_step_seconds_total', 'Seconds spent in steps', [[{}, 'busyUs']], 1e-6),
   stats(
     'runnel_sequences_waiting',

@@ -13,6 +13,23 @@ import { StderrReader } from './stderr.ts';
 export interface RunnerCommand {
   readonly file: string;
   readonly args: readonly string[];
+  /** Descriptors of the gateway that the runner inherits, from FIRST_PASSED on, in this order; none by default. */
+  readonly descriptors?: readonly number[];
+  /** Set for runners whose KV cache may lie in memory that outlives them. */
+  readonly keepsKv?: boolean;
+}
+
+/** The number that the first of RunnerCommand.descriptors has in the runner: those below are its pipes. */
+const FIRST_PASSED = 3;
+
+/** The command with one more descriptor, whose number in the runner is the value of this flag. */
+export function passing(command: RunnerCommand, flag: string, descriptor: number): RunnerCommand {
+  const { args, descriptors = [] } = command;
+  return {
+    ...command,
+    args: [...args, `--${flag}`, String(FIRST_PASSED + descriptors.length)],
+    descriptors: [...descriptors, descriptor],
+  };
 }
 
 export interface RunnerExit {
@@ -84,8 +101,11 @@ export const spawnRunner: Spawn = (command, onStderrLine) => {
 };
 
 /** execa kills the runner when the gateway exits. Otherwise the session decides when it is killed. */
-function startRunner({ file, args }: RunnerCommand) {
+function startRunner({ file, args, descriptors = [] }: RunnerCommand) {
+  // execa's types know only numbers of one digit.
+  const stdio = ['pipe', 'pipe', 'pipe', ...(descriptors as readonly 9[])] as const;
   return startProgram(file, args, {
+    stdio,
     buffer: false,
     encoding: 'buffer',
     reject: false,

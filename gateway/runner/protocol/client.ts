@@ -36,7 +36,7 @@ export interface ClientEvents {
   onReady(ready: Ready): void;
   onHeartbeat(heartbeat: Heartbeat): void;
   /** Called after the sinks have got the step's outputs. */
-  onStep(step: number): void;
+  onStep(step: number, numOutputs: number): void;
   /** The runner no longer holds a cancelled request. */
   onLetGo(): void;
   onStats(stats: Stats): void;
@@ -306,7 +306,7 @@ export class RunnerClient {
       if (output.finish !== undefined) this.#forget(output.requestId, request);
       if (!request.isCancelled) request.sink.onOutput(output);
     }
-    this.#events.onStep(step);
+    this.#events.onStep(step, outputs.length);
   }
 
   #onPromptLogprobs(frame: PromptLogprobs): void {

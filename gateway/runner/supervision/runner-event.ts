@@ -18,6 +18,7 @@ export const runnerEventNames = [
   'runner_replacement_failed',
   'internal_error',
   'numerics_changed',
+  'kv_cache_dropped',
   'request_quarantined',
   'breaker_opened',
   'breaker_closed',

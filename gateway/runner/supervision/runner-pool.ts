@@ -23,12 +23,19 @@ import {
 } from '../runner.ts';
 import { AdmissionLimits, type OpenLimits } from './admission-limits.ts';
 import type { RunnerCrash } from './exit-policy.ts';
+import { KeptCaches } from './kept-caches.ts';
 import { Quarantine } from './quarantine.ts';
 import { RollingReplacement } from './replacement.ts';
 import { RequestScheduler } from './request-scheduler.ts';
 import type { RunnerEvent } from './runner-event.ts';
 import type { RunnerSpec } from './runner-spec.ts';
-import { type Failing, RunnerSupervisor, type RunnerSupervisorOptions, retryAfterSec } from './supervisor.ts';
+import {
+  type Failing,
+  RunnerSupervisor,
+  type RunnerSupervisorOptions,
+  retryAfterSec,
+  type SupervisorEvents,
+} from './supervisor.ts';
 
 export interface RunnerPoolOptions extends RunnerSupervisorOptions, OpenLimits {
   /** Number of runners, each with the whole model; 1 by default. */
@@ -44,6 +51,7 @@ export class RunnerPool implements Runner {
   readonly #scheduler: RequestScheduler;
   readonly #supervisors: readonly RunnerSupervisor[];
   readonly #replacement: RollingReplacement;
+  readonly #caches: KeptCaches;
   /** The supervisor whose runner became ready last. */
   #newest: RunnerSupervisor;
   #stopped: Promise<void> | undefined;
@@ -71,6 +79,10 @@ export class RunnerPool implements Runner {
         isComing: (index) => this.#supervisors[index]?.isComing ?? false,
       },
     );
+    this.#caches = new KeptCaches(numRunners, (index, reason) => {
+      const numbered = numRunners === 1 ? {} : { runner: index };
+      options.log({ level: 'info', event: 'kv_cache_dropped', ...numbered, reason });
+    });
     this.#supervisors = Array.from({ length: numRunners }, (_, index) => this.#supervisorOf(index));
     this.#replacement = new RollingReplacement(this.#supervisors, options);
     this.#newest = this.#supervisors[0] as RunnerSupervisor;
@@ -81,7 +93,7 @@ export class RunnerPool implements Runner {
     // A single runner needs no number in the log.
     const numbered = numRunners === 1 ? {} : { runner: index };
     const options = { ...this.#options, log: (event: RunnerEvent) => log({ ...event, ...numbered }) };
-    const supervisor: RunnerSupervisor = new RunnerSupervisor(options, {
+    const events: SupervisorEvents = {
       onReady: (client, info, isOnProbation) => {
         this.#newest = supervisor;
         this.#scheduler.onReady(index, client, info.modelIdentity, isOnProbation);
@@ -100,7 +112,8 @@ export class RunnerPool implements Runner {
         else this.#scheduler.failAll(errorOf(failing));
       },
       isWanted: () => this.#stopped === undefined || this.#scheduler.isWanted(index),
-    });
+    };
+    const supervisor = new RunnerSupervisor(options, events, this.#caches.place(index));
     return supervisor;
   }
 
@@ -178,6 +191,7 @@ export class RunnerPool implements Runner {
     const message = 'The server stopped before the request was finished.';
     this.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
     await Promise.all(this.#supervisors.map((supervisor) => supervisor.end()));
+    this.#caches.close();
   }
 
   assertAcceptsRequests(caller = ANONYMOUS): void {

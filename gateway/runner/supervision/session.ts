@@ -106,6 +106,8 @@ export class RunnerSession {
   /** The runner's phase and step, as last heard; a Death reports them. */
   #phase: Phase | undefined;
   #step = 0;
+  /** Outputs of all steps, the canary's included. */
+  #numOutputs = 0;
   #failure: Failure | undefined;
   #verdict: Death['verdict'];
   #isLost = false;
@@ -144,8 +146,9 @@ export class RunnerSession {
         this.#watchdog?.onHeartbeat(heartbeat);
         if (!this.#isLost && this.#readyAt !== undefined) events.onHeartbeat(heartbeat);
       },
-      onStep: (step) => {
+      onStep: (step, numOutputs) => {
         this.#step = step;
+        this.#numOutputs += numOutputs;
         this.#watchdog?.onStep(step);
       },
       onLetGo: () => events.onLetGo(),
@@ -318,6 +321,7 @@ export class RunnerSession {
       readyForMs: this.#readyAt === undefined ? undefined : clock.now() - this.#readyAt,
       phase: this.#phase,
       step: this.#step,
+      hasTokens: this.#numOutputs > (this.#needsCanary ? 1 : 0),
       isOutOfMemory: (oomKills() ?? 0) > (this.#oomKillsBefore ?? 0),
     });
   }

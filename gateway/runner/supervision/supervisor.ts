@@ -13,6 +13,7 @@ import {
   type RunnerCrash,
 } from './exit-policy.ts';
 import { FileWatch } from './file-watch.ts';
+import type { KeptCache } from './kept-caches.ts';
 import { Replacement } from './replacement.ts';
 import { Backoff, type NextStart, Restarts } from './restarts.ts';
 import type { RunnerEvent, RunnerEventName } from './runner-event.ts';
@@ -82,12 +83,15 @@ export class RunnerSupervisor {
   readonly heard = new RunnerStatusCache();
   readonly #options: RunnerSupervisorOptions;
   readonly #events: SupervisorEvents;
+  readonly #cache: KeptCache;
   readonly #clock: Clock;
   readonly #restarts: Restarts;
   #stepTimes = new StepTimes();
   #state: Exclude<RunnerState, 'stopping'> = 'starting';
   #reason: string | undefined = 'The runner is starting.';
   #session: RunnerSession | undefined;
+  /** When the runner gave the first sign of its end. */
+  #lostAt: number | undefined;
   /** Identity of the model files when the current start began. A FileWatch waits until it changes. */
   #modelBefore = Promise.resolve('');
   #numStarts = 0;
@@ -107,8 +111,10 @@ export class RunnerSupervisor {
    */
   #replacement: Replacement | undefined;
 
-  constructor(options: RunnerSupervisorOptions, events: SupervisorEvents) {
+  /** cache: the memory of this place for the KV caches of its runners. */
+  constructor(options: RunnerSupervisorOptions, events: SupervisorEvents, cache: KeptCache) {
     this.#options = options;
+    this.#cache = cache;
     this.#spec = options;
     this.#events = events;
     this.#clock = options.clock ?? systemClock;
@@ -207,6 +213,7 @@ export class RunnerSupervisor {
   /** Changes the spec. Step times of the old spec's runners say nothing about the new spec's. */
   #follow(spec: RunnerSpec): void {
     this.#spec = spec;
+    this.#cache.distrust('Its runner is replaced.');
     this.#stepTimes = new StepTimes();
     this.#restarts.forget();
   }
@@ -250,6 +257,13 @@ export class RunnerSupervisor {
     if (!this.#events.isWanted()) return;
     const { limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
     const spec = this.#spec;
+    const command = spec.command();
+    const wait = this.#cache.wait(command, () => this.#spawn());
+    if (wait !== undefined) {
+      this.#startTimer = wait;
+      return;
+    }
+    this.#lostAt = undefined;
     this.heard.hello = undefined;
     const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
     const support = {
@@ -260,7 +274,7 @@ export class RunnerSupervisor {
       limits: { ...defaultSessionLimits, ...limits },
       contextLength: () => spec.contextLength?.(),
     };
-    const used = spec.command();
+    const used = this.#cache.passTo(command);
     const session = new RunnerSession(used, this.#needsCanary, support, {
       onHello: (hello) => {
         this.heard.hello = hello;
@@ -316,6 +330,7 @@ export class RunnerSupervisor {
   }
 
   #onLost(): void {
+    this.#lostAt ??= this.#clock.now();
     this.#events.onLost();
     this.heard.onLost();
     if (this.#state !== 'ready') return;
@@ -326,6 +341,7 @@ export class RunnerSupervisor {
   #onDied(session: RunnerSession, command: RunnerCommand, death: Death): void {
     this.#onLost();
     this.#session = undefined;
+    this.#cache.onDied(death, this.#clock.now() - (this.#lostAt ?? 0));
     const policy = exitPolicy(death);
     const isWanted = this.#events.isWanted();
     const isPlanned = this.#replacement?.isEnding ?? false;
