@@ -82,6 +82,11 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
       { RUNNER_KILLS: 200 },
       { 'kills with two runners': 200 },
     ),
+    testFile(
+      'test/e2e/kept-cache.test.ts',
+      { KEPT_KILLS: 50, KEPT_STREAMS: 16, KEPT_WORDS: 1300 },
+      { 'kills with kept caches': 100 },
+    ),
     testFile('test/e2e/kills.test.ts', { KILLS: 50 }, { kills: 50 }),
     testFile('test/e2e/durable.test.ts', { GATEWAY_KILLS: 100 }, { 'kills of the gateway': 100 }),
     testFile('test/e2e/durable-cut-points.test.ts', { CUT_STRIDE: 1 }, { cuts: 600 }),
@@ -99,6 +104,11 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
     fuzz('hostile model folders', `${sanitized}/fuzz-folder`, 'folders', 100_000, isNightly),
     fuzz('hostile frames towards the runner', `${sanitized}/fuzz-commands`, 'frames', 1_000_000, isNightly),
     fuzz('hostile frames towards the gateway', `${sanitized}/fuzz-events`, 'frames', 20_000, isNightly),
+    program(
+      'mutated indexes of KV caches',
+      [`${build}/fuzz-kv-index`, '--units', '1000000', '--seed', seedOfTheDay(new Date())],
+      { indexes: 1_000_000 },
+    ),
     testFile('test/fuzz/gateway-frames.test.ts', { FUZZ_FRAMES: 1_000_000 }, { frames: 1_000_000 }),
     program('kernels for compute capability 7.0', [VOLTA_CHECK], { kernels: 50 }),
     testFile('test/e2e/native-api.test.ts', { EMULATED: 1 }, { 'tests passed': 16 }),

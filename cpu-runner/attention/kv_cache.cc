@@ -59,10 +59,14 @@ Result<KvCache> KvCache::allocate(const KvShape& shape, KvType type) {
                                         std::to_string(block_bytes(shape, type)) +
                                         " bytes is larger than any memory."};
   }
-  Result<Memory> memory = Memory::allocate(bytes, "the KV cache", Pages::kSmall);
-  if (!memory) return memory.error();
   KvCache cache;
-  cache.memory_ = *std::move(memory);
+  cache.blocks_ = shape.memory;
+  if (shape.memory == nullptr) {
+    Result<Memory> memory = Memory::allocate(bytes, "the KV cache", Pages::kSmall);
+    if (!memory) return memory.error();
+    cache.memory_ = *std::move(memory);
+    cache.blocks_ = cache.memory_.data();
+  }
   cache.shape_ = shape;
   cache.layout_ = layout_of(shape, type);
   return cache;
@@ -70,7 +74,7 @@ Result<KvCache> KvCache::allocate(const KvShape& shape, KvType type) {
 
 std::byte* KvCache::keys_of(uint32_t layer, uint32_t block, uint32_t kv_head) const {
   const size_t index = (size_t{block} * shape_.num_layers + layer) * shape_.num_kv_heads + kv_head;
-  return memory_.data() + index * 2 * keys_bytes();
+  return blocks_ + index * 2 * keys_bytes();
 }
 
 KvCache::Slot KvCache::slot(uint32_t layer, uint32_t kv_head, std::span<const uint32_t> block_table,

@@ -1,5 +1,6 @@
-// The paged KV cache: one mapping. Everything that a sequence stores at the positions of a block lies
-// together, so that the system, which provides memory on the first write to it, provides it little by little.
+// The paged KV cache: one mapping, its own or one that the caller gives. Everything that a sequence stores at
+// the positions of a block lies together, so that the system, which provides memory on the first write to it,
+// provides it little by little.
 //
 //   (block, layer, kv head, key or value, tile)
 //
@@ -49,7 +50,8 @@ class KvCache {
   size_t keys_bytes() const { return shape_.block_size / layout_.positions * layout_.tile_bytes; }
   std::byte* keys_of(uint32_t layer, uint32_t block, uint32_t kv_head) const;
 
-  Memory memory_;
+  Memory memory_;  // empty if the caller gave memory
+  std::byte* blocks_ = nullptr;
   KvShape shape_{};
   KvLayout layout_{};
 };

@@ -62,9 +62,12 @@ export function runnerCommand(
   }
   for (const name of PASSED_ON) pass(name);
   if (kind === 'cuda') return { file: config['cuda-runner'], args };
+  // A replay begins with an empty cache, so the runner that is recorded does too.
+  const keepsKv = config['keep-kv'] !== 'off' && config.record === undefined;
   return {
     file: config.runner,
     args,
+    keepsKv,
     ...(sharesWeights(config.runners ?? 1, hugePages()) ? { weightsKey: weightsKey(config, slot) } : {}),
   };
 }

@@ -132,6 +132,11 @@ export const runnerSettings = {
         "Share of the CUDA device's memory for everything on it, other programs included, in place of --kv-cache-bytes: the KV cache gets what is left",
       ),
     'kv-cache-type': oneOf(['f16', 'f32', 'q8_0']).optional('f16').help('Type of the keys and values'),
+    'keep-kv': onOff()
+      .optional('on')
+      .help(
+        'Keep the KV cache in memory that outlives the runner, so that after its death streams go on from what it has computed; only on the CPU, and not with --record',
+      ),
   }),
   ...inGroup('Security', {
     sandbox: oneOf(['strict', 'auto', 'off'])
@@ -218,5 +223,5 @@ export function backendFaults(
 export const UNKNOWN_TO = {
   auto: [],
   cpu: ['gpu-device', 'enforce-eager', 'gpu-memory-utilization'],
-  cuda: ['threads', 'isa', 'memory-bytes'],
+  cuda: ['threads', 'isa', 'memory-bytes', 'keep-kv'],
 } as const satisfies Record<(typeof BACKENDS)[number], readonly (keyof RunnerConfig)[]>;

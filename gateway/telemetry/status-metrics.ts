@@ -114,6 +114,11 @@ export const statusMetrics = [
       'Guesses of next tokens that were then drawn',
       total('numAcceptedDraftTokens'),
     ],
+    runnel_kv_blocks_adopted_total: [
+      'Blocks of the KV cache that runners found where a dead runner had computed them',
+      total('numAdoptedBlocks'),
+    ],
+    runnel_kv_blocks_dropped_total: ['Blocks found there that were damaged', total('numDroppedBlocks')],
     runnel_step_seconds_total: ['Seconds spent in steps', ({ counters }) => counters.busyUs * 1e-6],
   }),
   ...families<RunnerStatus>('gauge', {

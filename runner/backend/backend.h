@@ -13,6 +13,7 @@
 // formula of every operation.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -44,6 +45,9 @@ struct KvShape {
   // sequence.
   uint32_t num_heads = 0;
   uint32_t max_positions = 0;
+  // For a backend that computes in this process: where the blocks lie, one after the other; null: it
+  // allocates them.
+  std::byte* memory = nullptr;
 };
 
 // Options of all backends; each backend reads those that concern it.

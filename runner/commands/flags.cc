@@ -165,6 +165,17 @@ void add_cpu_flags(CLI::App& command, EngineFlags& flags) {
       ->excludes(command.get_option("--num-kvcache-blocks"))
       ->group(kKvCache);
   command
+      .add_option(
+          "--kv-fd", flags.kv_fd,
+          "Descriptor of a memfd of fixed size that holds the KV cache, which the next process that is "
+          "given it takes over")
+      ->type_name("N")
+      ->check(CLI::Range(3, kMaxDescriptor))
+      ->group(kKvCache);
+  command.add_flag("--clear-kv", flags.clear_kv, "Begin with an empty cache there")
+      ->needs(command.get_option("--kv-fd"))
+      ->group(kKvCache);
+  command
       .add_option_function<std::string>("--gpu-memory-utilization",
                                         [](const std::string&) {
                                           throw CLI::ValidationError(
@@ -365,9 +376,12 @@ void add_serve_flags(CLI::App& command, ServeFlags& flags) {
       .add_flag("--json-frames", flags.json_frames,
                 "One JSON object per line instead of frames, in both directions")
       ->group(kInputOutput);
-  command.add_option("--record", flags.record, "Record all messages to this file, for replay")
-      ->type_name("FILE")
-      ->group(kDebugging);
+  CLI::Option* const record =
+      command.add_option("--record", flags.record, "Record all messages to this file, for replay")
+          ->type_name("FILE")
+          ->group(kDebugging);
+  // A replay begins with an empty cache.
+  if (CLI::Option* const kv_fd = command.get_option_no_throw("--kv-fd")) record->excludes(kv_fd);
   command.add_option("--record-max-bytes", flags.record_max_bytes, "Maximum size of the recording")
       ->type_name("BYTES")
       ->check(kWholeNumber)
@@ -521,6 +535,14 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
   for (CLI::App* command : app.get_subcommands({})) add_model_flags(*command, flags);
   CLI::App& replay_app =
       *app.add_subcommand("replay", "Compute a session again that serve --record recorded");
+  if (!uses_gpu) {
+    CLI::App& memory_command = *app.add_subcommand(
+        "memory", "Make memory for KV caches, print its descriptors, and hold it until stdin ends");
+    memory_command.add_option("--count", flags.kv_memory.count, "Number of caches")
+        ->check(CLI::Range(1u, kMaxKvMemories))
+        ->capture_default_str()
+        ->group(kKvCache);
+  }
   CLI::App& synth_command = *app.add_subcommand("synth", "Write a model file of random weights");
   for (CLI::App* command :
        {&generate_command, &score_command, &checkpoint_command, &bench_command, &serving_command}) {

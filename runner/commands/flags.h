@@ -11,6 +11,7 @@
 #include "runner/commands/checkpoint.h"
 #include "runner/commands/generate.h"
 #include "runner/commands/loaded_model.h"
+#include "runner/commands/memory_command.h"
 #include "runner/commands/replay_command.h"
 #include "runner/commands/serve_command.h"
 #include "runner/synth/synth.h"
@@ -34,6 +35,7 @@ struct Flags {
   GapFlags gap;
   ServeFlags serve;
   ReplayFlags replay;
+  KvMemoryFlags kv_memory;
   SynthFlags synth;
   CheckpointFlags checkpoint;
   std::string tokens_file;  // of score

@@ -94,6 +94,19 @@ Result<uint32_t> context_that_fits(const EngineFlags& flags, const KvBudget& bud
                MemoryShortage{num_needed * block_bytes, budget.bytes}};
 }
 
+// What the bytes of a block depend on besides its ids and its salt. The number of positions decides which of
+// a model's ropes is used, if it has two.
+KvIndexShape kv_index_shape(const KvShape& shape, const ModelFile& file, const ModelConfig& config,
+                            const Backend& backend) {
+  const bool is_short = shape.max_positions <= config.original_context_length;
+  return {.contents = backend.numerics_id() + " " + file.identity() + " " + std::to_string(shape.num_layers) +
+                      "x" + std::to_string(shape.num_kv_heads) + "x" + std::to_string(shape.head_dim) +
+                      (is_short ? " short" : ""),
+          .block_size = shape.block_size,
+          .block_bytes = backend.kv_block_bytes(shape),
+          .num_blocks = shape.num_blocks};
+}
+
 }  // namespace
 
 void EngineFlags::set_gpu_defaults() {
@@ -115,6 +128,14 @@ Result<void> EngineFlags::open_weights_file() {
   else
     return file.error();
   return {};
+}
+
+Result<void> EngineFlags::open_kv_memory() {
+  if (kv_fd < 0) return {};
+  Result<SealedMemory> memory = SealedMemory::inherit(kv_fd, "--kv-fd");
+  if (!memory.ok()) return memory.error();
+  kv_memory = std::make_shared<SealedMemory>(*std::move(memory));
+  return clear_kv ? kv_memory->clear() : Result<void>();
 }
 
 Result<void> check_block_size(uint32_t block_size) {
@@ -168,31 +189,48 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
   if (!budget.ok()) return budget.error();
   const Result<uint32_t> num_blocks = num_blocks_of(flags, *budget, *max_model_len, block_bytes);
   if (!num_blocks.ok()) return num_blocks.error();
-  const Result<uint32_t> context =
-      context_that_fits(flags, *budget, *max_model_len, config.sliding_window, block_bytes, *num_blocks);
-  if (!context.ok()) return context.error();
-  (*model)->limit_positions(*context);
   shape.num_blocks = *num_blocks;
-  shape.max_positions = *context;
+  const auto set_context = [&]() -> Result<void> {
+    const Result<uint32_t> context = context_that_fits(flags, *budget, *max_model_len, config.sliding_window,
+                                                       block_bytes, shape.num_blocks);
+    if (!context.ok()) return context.error();
+    shape.max_positions = *context;
+    return {};
+  };
+  if (const auto set = set_context(); !set.ok()) return set.error();
+  std::unique_ptr<KvMemory> kv;
+  if (flags.kv_memory != nullptr) {
+    Result<std::unique_ptr<KvMemory>> mapped =
+        KvMemory::open(*flags.kv_memory, kv_index_shape(shape, *file, config, *backend));
+    if (!mapped.ok()) return mapped.error();
+    kv = *std::move(mapped);
+    shape.memory = kv->blocks().data();
+    // A cache that is there keeps its size, and so the context that clients were told.
+    shape.num_blocks = kv->index().num_blocks();
+    if (const auto set = set_context(); !set.ok()) return set.error();
+  }
+  (*model)->limit_positions(shape.max_positions);
   if (const auto allocated = backend->allocate_kv(shape); !allocated.ok()) return allocated.error();
 
-  const EngineConfig engine_config{.max_model_len = *context,
+  const EngineConfig engine_config{.max_model_len = shape.max_positions,
                                    .scheduler = {.max_num_batched_tokens = flags.max_num_batched_tokens,
                                                  .max_num_seqs = flags.max_num_seqs,
                                                  .block_size = flags.block_size,
-                                                 .num_blocks = *num_blocks,
+                                                 .num_blocks = shape.num_blocks,
                                                  .mixed_batches = flags.mixed_batches,
                                                  .mixed_prefill_tokens = flags.mixed_prefill_tokens,
                                                  .positions_per_row = positions_per_row(config),
                                                  .speculation = flags.speculation,
-                                                 .window = config.sliding_window},
+                                                 .window = config.sliding_window,
+                                                 .kv_index = kv ? &kv->index() : nullptr},
                                    .num_mask_threads = flags.num_threads};
   auto engine = std::make_unique<Engine>(**model, engine_config);
-  return LoadedModel{.backend = std::move(backend),
+  return LoadedModel{.kv_memory = std::move(kv),
+                     .backend = std::move(backend),
                      .file = *std::move(file),
                      .model = *std::move(model),
                      .engine = std::move(engine),
-                     .kv_cache_bytes = block_bytes * *num_blocks};
+                     .kv_cache_bytes = block_bytes * shape.num_blocks};
 }
 
 }  // namespace runnel

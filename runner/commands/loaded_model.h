@@ -10,6 +10,7 @@
 
 #include "runner/backend/backend.h"
 #include "runner/engine/engine.h"
+#include "runner/engine/kv_memory.h"
 #include "runner/formats/model_file.h"
 #include "runner/models/model.h"
 #include "runner/models/registry.h"
@@ -51,6 +52,10 @@ struct EngineFlags {
   // Share of the device's memory for everything on it, instead of kv_cache_bytes; 0: kv_cache_bytes applies.
   double gpu_memory_utilization = 0.0;
   KvType kv_cache_type = KvType::kF16;
+  // Descriptor of memory for the KV cache that outlives this process; -1: the cache is the process's own.
+  int kv_fd = -1;
+  bool clear_kv = false;                              // what an earlier process has left there is not used
+  std::shared_ptr<SealedMemory> kv_memory = nullptr;  // by open_kv_memory()
   std::optional<TensorType> quantize = std::nullopt;  // for matrices of floats, at load
   std::string isa = "";                               // empty: the best one
   ActivationType activations = ActivationType::kI8;
@@ -67,6 +72,9 @@ struct EngineFlags {
   // before the sandbox is entered. Fails as MemoryFile::open_sealed() does. If the system has no files in
   // memory, stderr says so, and weights_file stays empty.
   Result<void> open_weights_file();
+  // Sets kv_memory as kv_fd says, and clears it if clear_kv says so. Must be called before the sandbox is
+  // entered. Fails as SealedMemory::inherit() does.
+  Result<void> open_kv_memory();
   // Sets the defaults of a GPU that differ: it has more to do at once, and memory of its own.
   void set_gpu_defaults();
 };
@@ -83,6 +91,7 @@ Result<ModelFile> read_model_file(const EngineFlags& flags, const ModelFiles& op
 Result<ModelFile> read_model_file(const EngineFlags& flags);
 
 struct LoadedModel {
+  std::unique_ptr<KvMemory> kv_memory;  // null: the backend has the memory of the KV cache
   std::unique_ptr<Backend> backend;
   ModelFile file;
   std::unique_ptr<Model> model;
@@ -92,7 +101,8 @@ struct LoadedModel {
 
 // Loads the model and reserves the KV cache: as many blocks as kv_cache_bytes holds, as num_kvcache_blocks
 // says, or as memory_bytes or gpu_memory_utilization leave room for, but no more than max_num_seqs full
-// contexts need. Opens no file. Fails with the exit code of the cause: the file, a flag, or memory.
+// contexts need. If there is kv_memory, the cache lies there and begins with what it remembers. Opens no
+// file. Fails with the exit code of the cause: the file, a flag, or memory.
 Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress);
 // Opens flags.model first.

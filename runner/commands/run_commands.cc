@@ -1,5 +1,7 @@
 #include "runner/commands/run_commands.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -146,6 +148,7 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
   const Result<void> end = with_system_errors([&]() -> Result<void> {
     if (app.got_subcommand("serve")) return serve_command(flags.engine, flags.serve, factory);
     if (const auto opened = flags.engine.open_weights_file(); !opened.ok()) return opened;
+    if (const auto opened = flags.engine.open_kv_memory(); !opened.ok()) return opened;
     if (app.got_subcommand("generate")) return run_generate(flags, factory);
     if (app.got_subcommand("score")) return run_score(flags, factory);
     if (app.got_subcommand("checkpoint")) return run_checkpoint(flags, factory);
@@ -153,6 +156,8 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
     if (factory.uses_gpu() && app.got_subcommand("devices"))
       return factory.report_devices(flags.json, std::cout);
     if (app.got_subcommand("replay")) return replay_command(flags.replay, factory, std::cout);
+    if (!factory.uses_gpu() && app.got_subcommand("memory"))
+      return hold_kv_memory(flags.kv_memory, STDIN_FILENO, std::cout);
     if (app.got_subcommand("synth")) return synth(flags.synth, std::cout, std::cerr);
     return inspect(flags.engine, factory, flags.json, std::cout);
   });

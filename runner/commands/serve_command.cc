@@ -140,6 +140,7 @@ Result<void> serve_model(EngineFlags flags, const ServeFlags& serve_flags, const
   // that the sandbox applies to all threads.
   const Result<ModelFiles> file = ModelFiles::open(flags.model);
   const Result<void> weights = flags.open_weights_file();
+  if (const auto opened = flags.open_kv_memory(); !opened.ok()) return opened;
   (void)private_memory_bytes();
   (void)available_memory_bytes();
   const Result<std::string> sandbox = factory.uses_gpu() ? enter_sandbox(serve_flags.sandbox, kGpuObstacle)

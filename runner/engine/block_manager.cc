@@ -7,6 +7,7 @@
 #include <bit>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "runner/check.h"
 
@@ -15,9 +16,12 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "hash_block hashes integers as they lie in memory");
 
-BlockChain chain_before_first(const Sequence& sequence) {
-  if (sequence.cache_salt.empty()) return {};
-  return {.hash = XXH64(sequence.cache_salt.data(), sequence.cache_salt.size(), 0), .content = 0};
+// No process counts so far; a larger number in an index is no number of ours.
+constexpr uint64_t kMaxAdoptedContent = uint64_t{1} << 62;
+
+BlockChain chain_before_first(const std::string& salt) {
+  if (salt.empty()) return {};
+  return {.hash = XXH64(salt.data(), salt.size(), 0), .content = 0};
 }
 
 }  // namespace
@@ -37,14 +41,90 @@ uint32_t num_required_blocks(uint32_t num_tokens, uint32_t block_size, uint32_t 
   return std::min(num_for_all, (window - 1) / block_size + 2);
 }
 
-BlockManager::BlockManager(uint32_t num_blocks, uint32_t block_size, uint32_t window, Hash hash)
-    : block_size_(block_size), window_(window), hash_(hash), blocks_(num_blocks), free_(num_blocks) {
+BlockManager::BlockManager(uint32_t num_blocks, uint32_t block_size, uint32_t window, Hash hash,
+                           KvIndex* index)
+    : block_size_(block_size),
+      window_(window),
+      hash_(hash),
+      index_(index),
+      blocks_(num_blocks),
+      free_(num_blocks) {
   CHECK(num_blocks > 0 && block_size > 0);
   std::iota(free_.begin(), free_.end(), 0u);
   for (auto place = free_.begin(); place != free_.end(); ++place) blocks_[*place].place = place;
+  if (index_ != nullptr) adopt();
 }
 
-std::optional<uint32_t> BlockManager::can_allocate(const Sequence& sequence) const {
+void BlockManager::adopt() {
+  CHECK(index_->num_blocks() == num_blocks());
+  num_dropped_ = index_->num_lost();
+  std::vector<uint32_t> ids;
+  for (uint32_t id = 0; id < num_blocks(); ++id) {
+    if (index_->is_empty(id)) continue;
+    std::optional<KvContent> stored = index_->read(id);
+    if (!stored) {
+      index_->invalidate(id);
+      ++num_dropped_;
+      continue;
+    }
+    ids.push_back(id);
+    Block& block = blocks_[id];
+    block.hash = stored->hash;
+    block.content = stored->content;
+    block.previous_content = stored->previous_content;
+    block.salt = std::move(stored->salt);
+    block.token_ids = std::move(stored->token_ids);
+    block.unchecked = stored->checksum;
+  }
+  // In order of contents, so that each block comes after the one that it continues.
+  std::ranges::sort(ids, {}, [&](uint32_t id) { return blocks_[id].content; });
+  std::unordered_map<uint64_t, uint32_t> block_of_content;
+  std::erase_if(ids, [&](uint32_t id) {
+    Block& block = blocks_[id];
+    if (continues(block, block_of_content)) {
+      block_of_content[block.content] = id;
+      block_of_hash_[*block.hash] = id;
+      last_content_ = block.content;
+      return false;
+    }
+    block.hash.reset();
+    index_->invalidate(id);
+    return true;
+  });
+  num_adopted_ = num_reusable_ = static_cast<uint32_t>(ids.size());
+  // Blocks are reused in the order in which they were given back. Those that were held come last, and of them
+  // the ends of sequences first, as in deallocate.
+  std::ranges::sort(ids, {},
+                    [&](uint32_t id) { return std::pair(index_->used_at(id), ~blocks_[id].content); });
+  for (const uint32_t id : ids) {
+    free_.splice(free_.end(), free_, blocks_[id].place);
+    index_->set_used(id, ++num_releases_);
+  }
+}
+
+// A block that continues nothing is never found: the beginning of its text is gone.
+bool BlockManager::continues(const Block& block,
+                             const std::unordered_map<uint64_t, uint32_t>& block_of_content) const {
+  BlockChain chain = chain_before_first(block.salt);
+  if (block.previous_content != 0) {
+    const auto previous = block_of_content.find(block.previous_content);
+    if (previous == block_of_content.end() || blocks_[previous->second].salt != block.salt) return false;
+    chain = {blocks_[previous->second].hash, block.previous_content};
+  }
+  const bool is_new = !block_of_content.contains(block.content) && !block_of_hash_.contains(*block.hash);
+  return is_new && block.previous_content < block.content && block.content <= kMaxAdoptedContent &&
+         hash_(chain.hash, block.token_ids) == *block.hash;
+}
+
+bool BlockManager::check_bytes(uint32_t id) {
+  const std::optional<uint64_t> unchecked = std::exchange(blocks_[id].unchecked, std::nullopt);
+  if (!unchecked || KvIndex::is_intact(index_->block(id), *unchecked)) return true;
+  forget(id);
+  ++num_dropped_;
+  return false;
+}
+
+std::optional<uint32_t> BlockManager::can_allocate(const Sequence& sequence) {
   const uint32_t max_cached = sequence.needs_all_rows() ? 0 : blocks_for(sequence.num_tokens()) - 1;
   const std::vector<uint32_t> cached = find_prefix(sequence, max_cached);
   const auto num_cached = static_cast<uint32_t>(cached.size());
@@ -61,7 +141,7 @@ void BlockManager::allocate(Sequence& sequence, uint32_t num_cached_blocks) {
   sequence.block_table = find_prefix(sequence, num_cached_blocks);
   CHECK(sequence.block_table.size() == num_cached_blocks);
   sequence.num_cached_tokens = num_cached_blocks * block_size_;
-  sequence.chain = chain_before_first(sequence);
+  sequence.chain = chain_before_first(sequence.cache_salt);
   if (num_cached_blocks > 0) {
     const Block& last = blocks_[sequence.block_table.back()];
     sequence.chain = {last.hash, last.content};
@@ -140,13 +220,13 @@ uint32_t BlockManager::num_unseen_blocks(uint32_t position) const {
   return (position - window_ + 1) / block_size_;
 }
 
-std::vector<uint32_t> BlockManager::find_prefix(const Sequence& sequence, uint32_t max_blocks) const {
+std::vector<uint32_t> BlockManager::find_prefix(const Sequence& sequence, uint32_t max_blocks) {
   std::vector<uint32_t> found;
-  BlockChain chain = chain_before_first(sequence);
+  BlockChain chain = chain_before_first(sequence.cache_salt);
   for (uint32_t index = 0; index < max_blocks; ++index) {
     const uint64_t hash = hash_(chain.hash, tokens_of_block(sequence, index));
     const std::optional<uint32_t> id = find(chain, hash, sequence, index);
-    if (!id) break;
+    if (!id || !check_bytes(*id)) break;
     found.push_back(*id);
     chain = {hash, blocks_[*id].content};
   }
@@ -178,6 +258,8 @@ void BlockManager::remember(Sequence& sequence, uint32_t index) {
   if (const auto owner = block_of_hash_.find(hash); owner != block_of_hash_.end()) forget(owner->second);
   block.hash = hash;
   block_of_hash_[hash] = id;
+  if (index_ != nullptr)
+    index_->publish(id, {hash, block.content, block.previous_content, block.salt, block.token_ids});
   chain = {hash, block.content};
 }
 
@@ -185,6 +267,8 @@ void BlockManager::forget(uint32_t id) {
   Block& block = blocks_[id];
   block_of_hash_.erase(*block.hash);
   block.hash.reset();
+  block.unchecked.reset();
+  if (index_ != nullptr) index_->invalidate(id);
   if (block.num_holders == 0) --num_reusable_;
 }
 
@@ -225,6 +309,7 @@ void BlockManager::hold(uint32_t id) {
   Block& block = blocks_[id];
   if (++block.num_holders > 1) return;
   used_.splice(used_.end(), free_, block.place);
+  if (index_ != nullptr) index_->set_used(id, KvIndex::kHeld);
   if (block.hash) --num_reusable_;
 }
 
@@ -233,6 +318,7 @@ void BlockManager::release(uint32_t id) {
   CHECK(block.num_holders > 0);
   if (--block.num_holders > 0) return;
   free_.splice(free_.end(), used_, block.place);
+  if (index_ != nullptr) index_->set_used(id, ++num_releases_);
   if (block.hash) ++num_reusable_;
 }
 

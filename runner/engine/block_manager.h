@@ -19,6 +19,10 @@
 // present. The blocks of the prefix that the next row does not see are not held. A sequence also takes no
 // more blocks than it needs at once (num_at_once): as rows of its prompt leave the window, it takes blocks
 // for the following rows. So a sequence may be longer than the cache.
+//
+// With a KvIndex, what is remembered outlives the process: the next manager begins with the remembered blocks
+// of the last one, as if all sequences had just given theirs back. The bytes of such a block are checked
+// before the first sequence shares it.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +33,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runner/engine/kv_index.h"
 #include "runner/engine/sequence.h"
 
 namespace runnel {
@@ -45,13 +50,15 @@ class BlockManager {
   using Hash = uint64_t (*)(std::optional<uint64_t> previous, std::span<const uint32_t> token_ids);
 
   // window: number of positions that a row sees, its own included; 0: all. Tests bring hashes that collide.
-  BlockManager(uint32_t num_blocks, uint32_t block_size, uint32_t window = 0, Hash hash = hash_block);
+  // index: must outlive the manager; null: nothing outlives it.
+  BlockManager(uint32_t num_blocks, uint32_t block_size, uint32_t window = 0, Hash hash = hash_block,
+               KvIndex* index = nullptr);
 
   // Returns nothing if the blocks that the sequence takes at once are not available now. Otherwise returns
   // how many blocks, from the first on, need not be computed. The last block is never one of them, since its
   // last row gives the next token. A sequence that needs all its rows finds none (see
   // Sequence::needs_all_rows).
-  std::optional<uint32_t> can_allocate(const Sequence& sequence) const;
+  std::optional<uint32_t> can_allocate(const Sequence& sequence);
   // Takes the blocks, with the result of can_allocate. The sequence must not hold blocks.
   void allocate(Sequence& sequence, uint32_t num_cached_blocks);
 
@@ -81,6 +88,10 @@ class BlockManager {
   uint32_t num_free_blocks() const { return static_cast<uint32_t>(free_.size()); }
   // Free blocks that a lookup may still find.
   uint32_t num_reusable_blocks() const { return num_reusable_; }
+  // Blocks of an earlier process that a lookup could find at the start; blocks whose entry or bytes were
+  // damaged.
+  uint64_t num_adopted_blocks() const { return num_adopted_; }
+  uint64_t num_dropped_blocks() const { return num_dropped_; }
   uint32_t blocks_for(uint32_t num_tokens) const { return (num_tokens + block_size_ - 1) / block_size_; }
   uint32_t num_required(uint32_t num_tokens) const {
     return num_required_blocks(num_tokens, block_size_, window_);
@@ -99,6 +110,8 @@ class BlockManager {
     uint64_t previous_content = 0;
     std::string salt;
     std::vector<uint32_t> token_ids;
+    // The checksum of an adopted block whose bytes nobody has checked yet.
+    std::optional<uint64_t> unchecked;
     std::list<uint32_t>::iterator place;
   };
 
@@ -110,10 +123,16 @@ class BlockManager {
   // Number of blocks of its table that the sequence has, or would have, with so many tokens cached.
   uint32_t table_size(const Sequence& sequence, uint32_t num_cached_tokens) const;
   // The blocks with the first tokens of the sequence, as far as all of them are present, at most max_blocks.
-  std::vector<uint32_t> find_prefix(const Sequence& sequence, uint32_t max_blocks) const;
+  std::vector<uint32_t> find_prefix(const Sequence& sequence, uint32_t max_blocks);
   // The block with the content of the sequence's block `index`, if chain stands just before it.
   std::optional<uint32_t> find(const BlockChain& chain, uint64_t hash, const Sequence& sequence,
                                uint32_t index) const;
+  // Takes over what the index remembers.
+  void adopt();
+  // Whether the block is new and follows a block that was adopted before it, or none.
+  bool continues(const Block& block, const std::unordered_map<uint64_t, uint32_t>& block_of_content) const;
+  // Checks the bytes of an adopted block, once. Returns false if they are wrong; the block is then forgotten.
+  bool check_bytes(uint32_t id);
   void remember(Sequence& sequence, uint32_t index);
   void forget(uint32_t id);
   void give_back_unseen(Sequence& sequence);
@@ -127,12 +146,16 @@ class BlockManager {
   uint32_t block_size_;
   uint32_t window_;
   Hash hash_;
+  KvIndex* index_;
   std::vector<Block> blocks_;
   std::list<uint32_t> free_;  // first in, first out
   std::list<uint32_t> used_;  // without order; keeps the list nodes, so that serving allocates nothing
   std::unordered_map<uint64_t, uint32_t> block_of_hash_;
   uint64_t last_content_ = 0;
   uint32_t num_reusable_ = 0;
+  uint64_t num_releases_ = 0;  // orders the blocks in the index
+  uint64_t num_adopted_ = 0;
+  uint64_t num_dropped_ = 0;
 };
 
 }  // namespace runnel

@@ -17,7 +17,8 @@ constexpr uint32_t kFewStreams = 8;
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerConfig& config)
-    : config_(config), blocks_(config.num_blocks, config.block_size, config.window) {
+    : config_(config),
+      blocks_(config.num_blocks, config.block_size, config.window, hash_block, config.kv_index) {
   CHECK(config.max_num_batched_tokens > 0 && config.max_num_seqs > 0 && config.mixed_prefill_tokens > 0);
   // Each sequence has at least one row, and the model has no room for more rows.
   config_.max_num_seqs = std::min(config.max_num_seqs, config.max_num_batched_tokens);
@@ -92,7 +93,7 @@ uint64_t Scheduler::work_of_row(uint32_t position) const {
   return uint64_t{config_.positions_per_row} + num_seen;
 }
 
-bool Scheduler::keeps_a_place() const {
+bool Scheduler::keeps_a_place() {
   if (waiting_.empty() || !waiting_.front()->has_begun) return false;
   const Sequence& first = *waiting_.front();
   return !first.block_table.empty() || blocks_.can_allocate(first);

@@ -62,7 +62,8 @@ struct SchedulerConfig {
   // counted.
   uint32_t positions_per_row = 0;
   bool speculation = false;
-  uint32_t window = 0;  // positions that a row sees, its own included; 0: all
+  uint32_t window = 0;          // positions that a row sees, its own included; 0: all
+  KvIndex* kv_index = nullptr;  // of blocks that outlive the process; null: none do
 };
 
 // Limit of the rows in a step that has drafts.
@@ -126,7 +127,7 @@ class Scheduler {
   // 1, or with positions_per_row: that number plus the positions that a row at this position attends to.
   uint64_t work_of_row(uint32_t position) const;
   // Whether the first waiting sequence has begun before and can continue, so that it must get a place.
-  bool keeps_a_place() const;
+  bool keeps_a_place();
   void add_drafts(Plan& plan);
   // Limit of the rows of drafts in a step with this many next tokens.
   uint32_t num_draft_rows(uint32_t num_decoding) const;

@@ -101,7 +101,9 @@ ordered_json json_of(const wire::Stats& stats) {
           {"busy_us", whole64(stats.busy_us())},
           {"memory_bytes", whole64(stats.memory_bytes())},
           {"num_draft_tokens", whole64(stats.num_draft_tokens())},
-          {"num_accepted_draft_tokens", whole64(stats.num_accepted_draft_tokens())}};
+          {"num_accepted_draft_tokens", whole64(stats.num_accepted_draft_tokens())},
+          {"num_adopted_blocks", whole64(stats.num_adopted_blocks())},
+          {"num_dropped_blocks", whole64(stats.num_dropped_blocks())}};
 }
 
 ordered_json json_of(const wire::PromptLogprobs& prompt) {

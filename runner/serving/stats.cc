@@ -25,6 +25,8 @@ wire::Stats stats_of(const Engine& engine) {
   stats.set_num_accepted_draft_tokens(computed.num_accepted_drafts);
   stats.set_num_free_blocks(scheduler.blocks().num_free_blocks());
   stats.set_num_reusable_blocks(scheduler.blocks().num_reusable_blocks());
+  stats.set_num_adopted_blocks(scheduler.blocks().num_adopted_blocks());
+  stats.set_num_dropped_blocks(scheduler.blocks().num_dropped_blocks());
   const auto busy = std::chrono::duration_cast<std::chrono::microseconds>(computed.busy);
   stats.set_busy_us(static_cast<uint64_t>(busy.count()));
   return stats;

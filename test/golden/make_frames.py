@@ -111,7 +111,7 @@ STATS_FIELDS = ["num_waiting", "num_running", "num_paused", "num_finished", "num
                 "num_prefill_steps", "num_decode_steps", "num_mixed_steps", "num_prefill_sequences",
                 "num_decode_sequences", "num_prefill_tokens", "num_cached_tokens", "num_generated_tokens",
                 "num_free_blocks", "num_reusable_blocks", "busy_us", "memory_bytes", "num_draft_tokens",
-                "num_accepted_draft_tokens"]
+                "num_accepted_draft_tokens", "num_adopted_blocks", "num_dropped_blocks"]
 STATS = nested(9, b"".join(number(i + 1, 100 + i) for i in range(len(STATS_FIELDS))))
 EMBEDDING = nested(10, number(1, 12) + singles(2, [0.5, -1.25, 0.0]) + number(3, 96) + number(4, 1500)
                    + number(5, 1 << 33))

@@ -17,6 +17,8 @@ export interface RunnerCommand {
   readonly descriptors?: readonly number[];
   /** What decides the packed weights. Set for runners that can share them with others of the same key. */
   readonly weightsKey?: string;
+  /** Set for runners whose KV cache may lie in memory that outlives them. */
+  readonly keepsKv?: boolean;
 }
 
 /** The number that the first of RunnerCommand.descriptors has in the runner: those below are its pipes. */

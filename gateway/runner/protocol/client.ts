@@ -30,7 +30,7 @@ const maxRequestId = 2 ** 32 - 1;
 export interface ClientEvents {
   onNotice(notice: Notice): void;
   /** Called after the sinks have got the step's outputs. */
-  onStep(step: number): void;
+  onStep(step: number, numOutputs: number): void;
   /** The runner no longer holds a cancelled request. */
   onReleased(): void;
   /** The last event: the runner's output has ended, or the runner broke the protocol and is not read any more. */
@@ -262,7 +262,7 @@ export class RunnerClient {
       if (output.finish !== undefined) this.#forget(output.requestId, request);
       if (!request.isCancelled) request.sink.onOutput(output);
     }
-    this.#events.onStep(step);
+    this.#events.onStep(step, outputs.length);
   }
 
   #onPromptLogprobs(frame: PromptLogprobs): void {

@@ -15,6 +15,8 @@ export const schedulerCounters = [
   'numGeneratedTokens',
   'numDraftTokens',
   'numAcceptedDraftTokens',
+  'numAdoptedBlocks',
+  'numDroppedBlocks',
   'busyUs',
 ] as const;
 

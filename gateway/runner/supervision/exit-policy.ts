@@ -23,6 +23,8 @@ export interface Death {
   /** What it was doing, as last heard; undefined: no heartbeat came. */
   readonly phase: Phase | undefined;
   readonly step: number;
+  /** It has made a token for a request. */
+  readonly hasTokens: boolean;
   /** The kernel's OOM killer has killed a process of ours during this runner's life. */
   readonly isOutOfMemory: boolean;
 }
@@ -138,7 +140,7 @@ function judge(death: Death): Omit<ExitPolicy, 'reason'> {
 
 function judgeKill({ isOutOfMemory, readyForMs }: Death): Omit<ExitPolicy, 'reason'> {
   // The KV cache is allocated before Ready, so no request makes a runner outgrow its memory.
-  if (isOutOfMemory) return { ...crash('memory', 2), countsForRequests: false };
+  if (isOutOfMemory) return { ...crash('memory', 1), countsForRequests: false };
   // A SIGKILL from outside says nothing about the requests or the next start. Before Ready it may come again and again from a
   // daemon that watches the memory, so it delays the next start.
   return { ...surroundings, countsForBackoff: readyForMs === undefined, countsForStarts: false };

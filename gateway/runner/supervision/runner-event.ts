@@ -19,6 +19,7 @@ export const runnerEventNames = [
   'internal_error',
   'numerics_changed',
   'weights_dropped',
+  'kv_cache_dropped',
   'request_quarantined',
   'breaker_opened',
   'breaker_closed',

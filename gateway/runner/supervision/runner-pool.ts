@@ -19,6 +19,7 @@ import {
 } from '../runner.ts';
 import { AdmissionLimits, type OpenLimits } from './admission-limits.ts';
 import type { RunnerCrash } from './exit-policy.ts';
+import { KeptCaches } from './kept-caches.ts';
 import { Quarantine } from './quarantine.ts';
 import { RollingReplacement } from './replacement.ts';
 import { RequestScheduler } from './request-scheduler.ts';
@@ -48,6 +49,7 @@ export class RunnerPool implements Runner {
   readonly #supervisors: readonly RunnerSupervisor[];
   readonly #replacement: RollingReplacement;
   readonly #weights: SharedWeights;
+  readonly #caches: KeptCaches;
   /** The supervisor whose runner became ready last. */
   #newest: RunnerSupervisor;
   #stopped: Promise<void> | undefined;
@@ -75,6 +77,10 @@ export class RunnerPool implements Runner {
     );
     this.#weights = new SharedWeights((reason) => {
       options.log({ level: 'warn', event: 'weights_dropped', reason });
+    });
+    this.#caches = new KeptCaches(numRunners, (index, reason) => {
+      const numbered = numRunners === 1 ? {} : { runner: index };
+      options.log({ level: 'info', event: 'kv_cache_dropped', ...numbered, reason });
     });
     this.#supervisors = Array.from({ length: numRunners }, (_, index) => this.#supervisorOf(index));
     this.#replacement = new RollingReplacement(this.#supervisors, options);
@@ -106,7 +112,7 @@ export class RunnerPool implements Runner {
       },
       isWanted: () => this.#stopped === undefined || this.#scheduler.isWanted(index),
     };
-    const supervisor = new RunnerSupervisor(options, events, this.#weights);
+    const supervisor = new RunnerSupervisor(options, events, this.#weights, this.#caches.place(index));
     return supervisor;
   }
 
@@ -179,6 +185,7 @@ export class RunnerPool implements Runner {
     this.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
     await Promise.all(this.#supervisors.map((supervisor) => supervisor.end()));
     this.#weights.close();
+    this.#caches.close();
   }
 
   assertAcceptsRequests(caller = ANONYMOUS): void {

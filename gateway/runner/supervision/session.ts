@@ -98,6 +98,8 @@ export class RunnerSession {
   /** The runner's phase and step, as last heard; a Death reports them. */
   #phase: Phase | undefined;
   #step = 0;
+  /** Outputs of all steps, the canary's included. */
+  #numOutputs = 0;
   #failure: Failure | undefined;
   #verdict: Death['verdict'];
   #isLost = false;
@@ -118,8 +120,9 @@ export class RunnerSession {
     stdin.on('error', () => this.#lose());
     const heard = {
       onNotice: (notice: Notice) => this.#onNotice(notice),
-      onStep: (step: number) => {
+      onStep: (step: number, numOutputs: number) => {
         this.#step = step;
+        this.#numOutputs += numOutputs;
         this.#watchdog?.onStep(step);
       },
       onReleased: () => events.onReleased(),
@@ -310,6 +313,7 @@ export class RunnerSession {
       readyForMs: this.#readyAt === undefined ? undefined : clock.now() - this.#readyAt,
       phase: this.#phase,
       step: this.#step,
+      hasTokens: this.#numOutputs > (this.#needsCanary ? 1 : 0),
       isOutOfMemory: (oomKills() ?? 0) > (this.#oomKillsBefore ?? 0),
     });
   }

@@ -13,6 +13,7 @@ import {
   type RunnerCrash,
 } from './exit-policy.ts';
 import { watchFiles } from './file-watch.ts';
+import type { KeptCache } from './kept-caches.ts';
 import { LoadLog, PlaceStatus } from './place-status.ts';
 import { Replacement } from './replacement.ts';
 import { Backoff, type NextStart, Restarts } from './restarts.ts';
@@ -81,10 +82,13 @@ export class RunnerSupervisor {
   readonly #options: RunnerSupervisorOptions;
   readonly #events: SupervisorEvents;
   readonly #weights: SharedWeights;
+  readonly #cache: KeptCache;
   readonly #clock: Clock;
   readonly #restarts: Restarts;
   #stepTimes = new StepTimes();
   #session: RunnerSession | undefined;
+  /** When the runner gave the first sign of its end. */
+  #lostAt: number | undefined;
   /** Identity of the model files when the current start began. watchFiles() waits until it changes. */
   #modelBefore = Promise.resolve('');
   #numStarts = 0;
@@ -101,10 +105,19 @@ export class RunnerSupervisor {
    */
   #replacement: Replacement | undefined;
 
-  /** weights: those of all runners of the pool. */
-  constructor(options: RunnerSupervisorOptions, events: SupervisorEvents, weights: SharedWeights) {
+  /**
+   * weights: those of all runners of the pool.
+   * cache: the memory of this place for the KV caches of its runners.
+   */
+  constructor(
+    options: RunnerSupervisorOptions,
+    events: SupervisorEvents,
+    weights: SharedWeights,
+    cache: KeptCache,
+  ) {
     this.#options = options;
     this.#weights = weights;
+    this.#cache = cache;
     this.#spec = options;
     this.#events = events;
     this.#clock = options.clock ?? systemClock;
@@ -183,6 +196,7 @@ export class RunnerSupervisor {
   /** Changes the spec. Step times of the old spec's runners say nothing about the new spec's. */
   #follow(spec: RunnerSpec): void {
     this.#spec = spec;
+    this.#cache.distrust('Its runner is replaced.');
     this.#stepTimes = new StepTimes();
     this.#restarts.forget();
   }
@@ -223,12 +237,14 @@ export class RunnerSupervisor {
     const { limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
     const spec = this.#spec;
     const command = spec.command();
-    const wait = this.#weights.wait(command, () => this.start());
+    const again = () => this.#spawn();
+    const wait = this.#cache.wait(command, again) ?? this.#weights.wait(command, again);
     if (wait !== undefined) {
       this.#startTimer = wait;
       return;
     }
     const lease = this.#weights.lend(command);
+    this.#lostAt = undefined;
     this.status.hello = undefined;
     const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
     const support = {
@@ -239,7 +255,8 @@ export class RunnerSupervisor {
       limits: { ...defaultSessionLimits, ...limits },
       contextLength: () => spec.contextLength?.(),
     };
-    const session = new RunnerSession(lease.command, this.#needsCanary, support, {
+    const used = this.#cache.passTo(lease.command);
+    const session = new RunnerSession(used, this.#needsCanary, support, {
       onNotice: (notice) => {
         this.status.onNotice(notice);
         // All bytes are loaded before the runner is ready, so onReady reports the last step.
@@ -255,7 +272,7 @@ export class RunnerSupervisor {
       onLost: () => this.#onLost(),
       onDied: (death) => {
         this.#weights.onDied(lease, death);
-        this.#onDied(session, lease.command, death);
+        this.#onDied(session, used, death);
       },
       onStderrLine: (line) => this.#log('info', 'runner_stderr', { pid: session.pid, line }),
       onInternalError: (err) => this.#log('error', 'internal_error', { pid: session.pid, err }),
@@ -290,6 +307,7 @@ export class RunnerSupervisor {
   }
 
   #onLost(): void {
+    this.#lostAt ??= this.#clock.now();
     this.#events.onLost();
     this.status.onLost();
   }
@@ -297,6 +315,7 @@ export class RunnerSupervisor {
   #onDied(session: RunnerSession, command: RunnerCommand, death: Death): void {
     this.#onLost();
     this.#session = undefined;
+    this.#cache.onDied(death, this.#clock.now() - (this.#lostAt ?? 0));
     const policy = exitPolicy(death);
     const isWanted = this.#events.isWanted();
     const isPlanned = this.#replacement?.isEnding ?? false;

@@ -16,6 +16,7 @@ const killed: Death = {
   readyForMs: undefined,
   phase: undefined,
   step: 0,
+  hasTokens: false,
   isOutOfMemory: false,
 };
 

@@ -1,0 +1,33 @@
+import { closeSync, readlinkSync, statSync } from 'node:fs';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { makeKvMemory } from '../../../../gateway/runner/process/kv-memory.ts';
+import { CPU_RUNNER } from '../../../fixtures/default-model.ts';
+
+const test = suite('memory for KV caches');
+
+test('a runner program makes memory that is left when it has ended', async () => {
+  const descriptors = await makeKvMemory(CPU_RUNNER, 2);
+  assert.is(descriptors.length, 2);
+  const inodes = descriptors.map((descriptor) => {
+    const path = `/proc/self/fd/${descriptor}`;
+    assert.match(readlinkSync(path), /^\/memfd:runnel-kv/);
+    assert.ok(statSync(path).size > 2 ** 20);
+    return statSync(path).ino;
+  });
+  assert.is(new Set(inodes).size, 2);
+  for (const descriptor of descriptors) closeSync(descriptor);
+});
+
+test('a program that makes none is named, with what it said', async () => {
+  for (const [program, reason] of [
+    ['/bin/false', /^\/bin\/false memory made no memory for KV caches: /],
+    ['/no/such/program', /^\/no\/such\/program memory made no memory for KV caches: .*ENOENT/],
+  ] as const) {
+    let message = '';
+    await makeKvMemory(program, 1).catch((error: Error) => (message = error.message));
+    assert.match(message, reason);
+  }
+});
+
+test.run();

@@ -1,0 +1,256 @@
+// The index of a KV cache that outlives its runner: what the next process finds.
+#include "runner/engine/kv_index.h"
+
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <random>
+
+#include "runner/engine/kv_memory.h"
+#include "runner/engine/request.h"
+#include "test/fixtures/kept_blocks.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+
+KvContent content_of(uint64_t number, const std::string& salt = "") {
+  return {.hash = 100 + number,
+          .content = number,
+          .previous_content = number - 1,
+          .salt = salt,
+          .token_ids = count_from(static_cast<uint32_t>(number) * 10, kKeptBlockSize)};
+}
+
+// The next process reads the same, but for the checksum, which the writer has computed.
+bool has_entry(const KvIndexView& index, uint32_t id, const KvContent& content) {
+  std::optional<KvContent> found = index.read(id);
+  if (!found || !KvIndex::is_intact(index.block(id), found->checksum)) return false;
+  found->checksum = content.checksum;
+  return *found == content;
+}
+
+void fill_block(const KeptBlocks& kept, uint32_t id, int value) {
+  std::memset(kept.blocks().data() + id * kept.shape.block_bytes, value, kept.shape.block_bytes);
+}
+
+// Runs fn in a process of its own, an instruction at a time, and calls look whenever it has changed the
+// memory. Returns how often that was; nothing if this system forbids it.
+template <typename Fn, typename Look>
+std::optional<uint64_t> at_each_change(const KeptBlocks& kept, const Fn& fn, const Look& look) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(1);
+    raise(SIGSTOP);
+    fn();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (!WIFSTOPPED(status)) return std::nullopt;
+  uint64_t num_changes = 0;
+  std::vector<std::byte> before(kept.bytes().begin(), kept.bytes().end());
+  while (true) {
+    if (ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr) != 0) FAIL("the process cannot be stepped");
+    waitpid(child, &status, 0);
+    if (!WIFSTOPPED(status)) break;
+    if (std::ranges::equal(before, kept.bytes())) continue;
+    before.assign(kept.bytes().begin(), kept.bytes().end());
+    ++num_changes;
+    look();
+  }
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  return num_changes;
+}
+
+void skip_or_expect(std::optional<uint64_t> num_changes, uint64_t least) {
+  if (!num_changes) {
+    MESSAGE("SKIPPED: this system forbids to trace a process");
+    return;
+  }
+  MESSAGE(*num_changes, " cut points");
+  CHECK(*num_changes >= least);
+}
+
+}  // namespace
+
+TEST_CASE("kv index: the next process finds what was published, and not what was invalidated") {
+  const KeptBlocks kept;
+  {
+    KvIndex index = kept.open();
+    fill_block(kept, 3, 3);
+    fill_block(kept, 5, 5);
+    index.publish(3, content_of(1));
+    index.publish(5, content_of(2, std::string(kMaxCacheSaltBytes, 's')));
+    index.publish(7, content_of(3));
+    index.invalidate(7);
+    index.set_used(5, 12);
+  }
+  const KvIndex next = kept.open();
+  CHECK(has_entry(next, 3, content_of(1)));
+  CHECK(has_entry(next, 5, content_of(2, std::string(kMaxCacheSaltBytes, 's'))));
+  CHECK(next.used_at(5) == 12);
+  CHECK_FALSE(next.read(7));
+  CHECK(next.is_empty(7));
+  CHECK_FALSE(next.read(0));
+}
+
+TEST_CASE("kv index: a block whose bytes have changed is not intact") {
+  const KeptBlocks kept;
+  KvIndex index = kept.open();
+  index.publish(3, content_of(1));
+  const uint64_t checksum = index.read(3)->checksum;
+  CHECK(KvIndex::is_intact(index.block(3), checksum));
+  fill_block(kept, 3, 1);
+  CHECK_FALSE(KvIndex::is_intact(index.block(3), checksum));
+}
+
+TEST_CASE("kv index: a process with other contents or another size of blocks begins anew") {
+  for (const bool differs_in_contents : {true, false}) {
+    KeptBlocks kept;
+    kept.open().publish(3, content_of(1));
+    if (differs_in_contents)
+      kept.shape.contents = "another model";
+    else
+      kept.shape.block_bytes /= 2;
+    const KvIndex next = kept.open();
+    CHECK(next.is_empty(3));
+    CHECK(next.num_lost() == 0);
+    // And what was there does not come back.
+    kept.shape = KeptBlocks().shape;
+    CHECK(kept.open().is_empty(3));
+  }
+}
+
+TEST_CASE("kv index: a damaged header loses all entries, which are counted") {
+  const KeptBlocks kept;
+  {
+    KvIndex index = kept.open();
+    index.publish(3, content_of(1));
+    index.publish(4, content_of(2));
+  }
+  kept.bytes()[20] ^= std::byte{1};
+  const KvIndex next = kept.open();
+  CHECK(next.num_lost() == 2);
+  CHECK(next.is_empty(3));
+  CHECK(kept.open().num_lost() == 0);
+}
+
+TEST_CASE("kv index: a death at any instruction leaves each entry whole or absent") {
+  const KeptBlocks kept;
+  const KvContent before = content_of(1, "a");
+  const KvContent after = content_of(2, "b");
+  const KvContent other = content_of(3);
+  KvIndex index = kept.open();
+  fill_block(kept, 5, 1);
+  index.publish(5, before);
+  index.publish(6, other);
+  uint64_t num_found[3] = {};
+  const auto num_changes = at_each_change(
+      kept,
+      [&] {
+        index.invalidate(5);
+        fill_block(kept, 5, 2);
+        index.publish(5, after);
+      },
+      [&] {
+        const KeptBlocks copy = kept;
+        const KvIndex next = copy.open();
+        CHECK(has_entry(next, 6, other));
+        const bool is_before = has_entry(next, 5, before);
+        const bool is_after = has_entry(next, 5, after);
+        CHECK((is_before || is_after || !next.read(5)));
+        ++num_found[is_before ? 0 : is_after ? 2 : 1];
+      });
+  // invalidate is one store, and so is the last one of publish.
+  skip_or_expect(num_changes, 5);
+  if (num_changes) CHECK(num_found[2] == 1);
+}
+
+TEST_CASE(
+    "kv index: a death at any instruction of a new beginning leaves the old index, none, or the new one") {
+  const KeptBlocks kept;
+  kept.open().publish(5, content_of(1));
+  KvIndexShape other = kept.shape;
+  other.contents = "another model";
+  const auto num_changes = at_each_change(
+      kept, [&] { KvIndex(kept.index(), kept.blocks(), other); },
+      [&] {
+        const KeptBlocks copy = kept;
+        const KvIndex next = copy.open();
+        CHECK((has_entry(next, 5, content_of(1)) || next.is_empty(5)));
+        CHECK(next.num_lost() == 0);
+        const KeptBlocks second = kept;
+        CHECK(KvIndex(second.index(), second.blocks(), other).is_empty(5));
+      });
+  skip_or_expect(num_changes, 5);
+}
+
+TEST_CASE("kv index: a death at any instruction of a block manager leaves nothing that is wrong") {
+  constexpr uint32_t kNumBlocks = 8;
+  const KeptBlocks kept(kNumBlocks);
+  KeptLife life(kept);
+  const std::vector<Sequence> texts = {text_of(1, 13), text_of(1, 9, "a"), text_of(50, 22), text_of(1, 11)};
+  uint64_t num_found = 0;
+  const auto num_changes = at_each_change(
+      kept,
+      [&] {
+        // They take each other's blocks.
+        for (Sequence text : texts) {
+          life.fill(text);
+          life.manager.deallocate(text);
+        }
+      },
+      [&] {
+        const KeptBlocks copy = kept;
+        KeptLife next(copy);
+        CHECK(next.manager.num_dropped_blocks() == 0);
+        next.manager.check_integrity({});
+        for (const Sequence& text : texts) num_found += next.find(text);
+      });
+  skip_or_expect(num_changes, 100);
+  if (num_changes) CHECK(num_found > 1000);
+}
+
+TEST_CASE("kv memory: the next process keeps the number of blocks, and other contents bring their own") {
+  const Result<SealedMemory> memory = SealedMemory::create("test", uint64_t{64} << 20);
+  REQUIRE(memory.ok());
+  KvIndexShape shape = KeptBlocks().shape;
+  {
+    const auto first = KvMemory::open(*memory, shape);
+    REQUIRE(first.ok());
+    CHECK((*first)->blocks().size() == shape.num_blocks * shape.block_bytes);
+    std::ranges::fill((*first)->blocks(), std::byte{7});
+    (*first)->index().publish(15, content_of(1));
+  }
+  shape.num_blocks = 5;
+  {
+    const auto next = KvMemory::open(*memory, shape);
+    REQUIRE(next.ok());
+    CHECK((*next)->index().num_blocks() == 16);
+    CHECK(has_entry((*next)->index(), 15, content_of(1)));
+    CHECK((*next)->blocks()[100] == std::byte{7});
+  }
+  shape.contents = "another model";
+  const auto other = KvMemory::open(*memory, shape);
+  REQUIRE(other.ok());
+  CHECK((*other)->index().num_blocks() == 5);
+}
+
+TEST_CASE("kv memory: one that is too small is refused by name") {
+  const Result<SealedMemory> memory = SealedMemory::create("test", 4096);
+  REQUIRE(memory.ok());
+  const auto refused = KvMemory::open(*memory, KeptBlocks().shape);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().exit_code == ExitCode::kTryAgain);
+  CHECK(refused.error().message ==
+        "--kv-fd has 4096 bytes; the KV cache and its index take 2098176. Give it more, or make the cache "
+        "smaller.");
+}
+
+}  // namespace runnel
