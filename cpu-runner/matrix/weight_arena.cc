@@ -4,13 +4,6 @@
 #include <utility>
 
 namespace runnel {
-namespace {
-
-constexpr uint64_t round_up(uint64_t bytes, uint64_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
-
-}  // namespace
 
 Result<void> WeightArena::expect(uint64_t tensor_bytes) {
   // Pages that nobody writes to cost nothing, so there is ample room for filling up.
@@ -22,7 +15,7 @@ Result<void> WeightArena::expect(uint64_t tensor_bytes) {
 }
 
 Result<std::byte*> WeightArena::take(uint64_t bytes, const std::string& purpose) {
-  const uint64_t size = round_up(bytes, kAlignment);
+  const uint64_t size = bytes_taken(bytes);
   if (mappings_.empty() || size > mappings_.back().bytes() - num_taken_) {
     // Small matrices may take several times their size in the file.
     Result<Memory> memory = Memory::allocate(std::max(size, Memory::kHugePageBytes), purpose);

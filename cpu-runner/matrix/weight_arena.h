@@ -21,6 +21,9 @@ class WeightArena {
   // was told too little. Fails with kSystem; purpose ends the sentence "... bytes for <purpose>".
   Result<std::byte*> take(uint64_t bytes, const std::string& purpose);
 
+  // What take(bytes) adds to bytes().
+  static uint64_t bytes_taken(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
   // Bytes taken so far.
   uint64_t bytes() const { return bytes_; }
 

@@ -1,6 +1,7 @@
+import type { Config } from '../config/config.ts';
 import type { RunnerConfig } from '../config/runner-settings.ts';
 import type { RunnerCommand } from '../runner/process/process.ts';
-import type { LaunchedModel } from '../runner/supervision/runner-spec.ts';
+import type { CacheSize, LaunchedModel } from '../runner/supervision/runner-spec.ts';
 
 /** Settings of every kind of runner. The runners' flags have the same names. */
 export const PASSED_ON = [
@@ -33,11 +34,18 @@ export const PASSED_ON_TO_CUDA = [
   'gpu-memory-utilization',
 ] as const satisfies (keyof RunnerConfig)[];
 
+/** Settings of each kind of runner that say how large the KV cache is. */
+const CACHE_SIZES = {
+  cpu: ['kv-cache-bytes', 'num-kvcache-blocks', 'memory-bytes'],
+  cuda: ['kv-cache-bytes', 'num-kvcache-blocks', 'gpu-memory-utilization'],
+} as const satisfies Record<'cpu' | 'cuda', (keyof RunnerConfig)[]>;
+
 /** The command that starts a runner of this kind. It also works by hand. */
 export function runnerCommand(
   kind: 'cpu' | 'cuda',
-  config: RunnerConfig,
+  config: RunnerConfig & Partial<Pick<Config, 'runners'>>,
   slot: LaunchedModel,
+  cache?: CacheSize,
 ): RunnerCommand {
   const args = ['serve', '--model', slot.path];
   if (slot.current !== undefined) {
@@ -49,12 +57,17 @@ export function runnerCommand(
     const value = config[name];
     if (value !== undefined) args.push(`--${name}`, String(value));
   };
-  if (kind === 'cpu') for (const name of PASSED_ON_TO_CPU) pass(name);
-  else {
+  if (kind === 'cpu') {
+    for (const name of PASSED_ON_TO_CPU) pass(name);
+    const { runners = 1 } = config;
+    if (runners > 1) args.push('--runners', String(runners));
+  } else {
     pass('gpu-device');
     pass('gpu-memory-utilization');
     if (config['enforce-eager'] === 'on') args.push('--enforce-eager');
   }
   for (const name of PASSED_ON) pass(name);
+  if (cache?.kind === kind && CACHE_SIZES[kind].every((name) => config[name] === undefined))
+    args.push('--num-kvcache-blocks', String(cache.numBlocks));
   return { file: kind === 'cpu' ? config.runner : config['cuda-runner'], args };
 }

@@ -127,6 +127,7 @@ export class Serving {
           this.#launchOf(this.#settings, log, () => model),
           {
             ...loadedOptions(config),
+            cache: hooks.cache,
             log: (event) => {
               onEvent(event);
               hooks.onEvent(event);

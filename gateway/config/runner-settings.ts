@@ -161,7 +161,8 @@ export const runnerSettings = {
   },
   'kv-cache-bytes': {
     schema: whole(1, 2 ** 50).optional(),
-    fallbackHelp: '1 GiB on the CPU, half of the free memory with CUDA',
+    fallbackHelp:
+      'a quarter of what weights and a step leave on the CPU, up to half for one whole context; half with CUDA',
     group: 'KV cache',
     value: 'BYTES',
     help: 'Size of the KV cache; never more than requests can use',

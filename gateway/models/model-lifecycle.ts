@@ -15,6 +15,7 @@ import {
 import { maxFruitlessStarts } from '../runner/supervision/restarts.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import { MODEL_REPLACED } from '../runner/supervision/runner-pool.ts';
+import type { CacheSize } from '../runner/supervision/runner-spec.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
 import type { Caller } from '../system/caller.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
@@ -44,6 +45,8 @@ export interface MemoryNeed {
   readonly bytes: number;
   /** Memory available when the need was determined; undefined: unknown. */
   readonly availableBytes: number | undefined;
+  /** The KV cache of each runner, which is part of the need. */
+  readonly cache?: CacheSize | undefined;
 }
 
 const STOPPING = 'The server is stopping.';
@@ -51,6 +54,8 @@ const STOPPING = 'The server is stopping.';
 export interface LoadedHooks {
   readonly onServed: (info: RunnerInfo) => void;
   readonly onEvent: (event: RunnerEvent) => void;
+  /** The KV cache that was planned; undefined: the runner decides. */
+  readonly cache: CacheSize | undefined;
 }
 
 /** What a model that shares the memory with others is loaded by. */
@@ -287,6 +292,7 @@ export class ModelLifecycle implements Runner {
     this.#loaded = this.#options.loadedOf(this.#slot, {
       onServed: (info) => this.#onServed(info),
       onEvent: (event) => this.#onEvent(event),
+      cache: this.#need?.cache,
     });
     if (this.#shared === undefined) this.#phase = 'serving';
   }

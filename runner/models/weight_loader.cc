@@ -90,11 +90,8 @@ TensorView WeightLoader::quantized(const TensorView& rows, Copies& copies) const
   if (!type) return rows;
   TensorView view = rows;
   view.type = *type;
+  if (!backend_.needs_values()) return view;
   const uint64_t num_bytes = bytes_as(*type, rows);
-  if (!backend_.needs_values()) {
-    view.data = rows.data.first(num_bytes);  // fewer than the floats take
-    return view;
-  }
   std::vector<std::byte>& blocks = copies.emplace_back(num_bytes);
   std::vector<float> values(rows.columns());
   const size_t row_bytes = rows.data.size() / rows.rows();
@@ -165,10 +162,7 @@ WeightHandle WeightLoader::experts(std::initializer_list<MatrixSpec> stacked, ui
   for (const MatrixSpec& spec : stacked) {
     const TensorView rows = rows_of_experts(spec, columns, num_experts, stored, copies);
     if (!status_) return {};
-    if (backend_.needs_values()) matrices.push_back(quantized(rows, copies));
-  }
-  if (!backend_.needs_values()) {
-    for (const TensorView& tensor : stored) matrices.push_back(quantized(tensor, copies));
+    matrices.push_back(quantized(rows, copies));
   }
   return load(matrices, stored);
 }
