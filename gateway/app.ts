@@ -2,7 +2,7 @@ import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import { routeGroups } from './api/groups.ts';
 import { keepingRoutes } from './api/jobs.ts';
 import { openApiHandler } from './api/openapi.ts';
-import { refuseIdempotencyKey } from './calls/idempotency.ts';
+import { refuseIdempotencyKey } from './calls/kept-answer.ts';
 import { ApiError, shown } from './errors/api-error.ts';
 import { Jobs } from './jobs/jobs.ts';
 import type { Playground } from './playground/playground.ts';

@@ -1,8 +1,8 @@
 import type * as z from 'zod';
-import { ApiError } from '../errors/api-error.ts';
+import type { ParsedCall } from '../calls/call.ts';
+import { ApiError, type FieldError, shown } from '../errors/api-error.ts';
 import { asList, memberOf } from '../json/json-values.ts';
-import { fieldErrors } from './field-errors.ts';
-import { ignored } from './fields.ts';
+import { got, ignored, type Rule } from './fields.ts';
 
 /**
  * Reads a body along its schema, which says where members are fields and where they are a value of the client's: parses it, and
@@ -25,6 +25,28 @@ export function parseBody<T extends z.ZodType>(schema: T, body: unknown): z.outp
     message: errors.map((error) => error.message).join('; ') + more,
     fieldErrors: errors,
   });
+}
+
+type Parsed = Pick<ParsedCall, 'call' | 'ignored'>;
+
+/** What a route takes: the schema of its body, and the call that a body asks for. */
+export interface Codec<Body extends z.ZodType = z.ZodType, Asked extends Parsed = ParsedCall> {
+  readonly body: Body;
+  /** Throws a 400 that names every field at fault. */
+  readonly parse: (sent: unknown) => Asked;
+}
+
+/** ignored: names what was sent and is ignored, besides the fields whose schemas say so. */
+export function codec<Body extends z.ZodType, Asked extends Omit<Parsed, 'ignored'>>(
+  body: Body,
+  asked: (request: z.output<Body>) => Asked,
+  ignored: (request: z.output<Body>) => readonly string[] = () => [],
+): Codec<Body, Asked & Pick<Parsed, 'ignored'>> {
+  const parse = (sent: unknown) => {
+    const request = parseBody(body, sent);
+    return { ...asked(request), ignored: [...ignoredIn(body, sent), ...ignored(request)] };
+  };
+  return { body, parse };
 }
 
 /** A schema of which the members are known. */
@@ -123,4 +145,75 @@ function ignoredMembers(schema: z.core.$ZodType, value: unknown, prefix: string)
     else inside.push(...ignoredMembers(known, member, `${prefix}${name}.`));
   }
   return [...own, ...unknown, ...inside];
+}
+
+/** Describes the faults of a body from its schema's issues: one sentence for each field, in terms of the request. */
+
+/** The first maxErrors faults, in the order of the schema's fields. */
+function fieldErrors(error: z.ZodError, maxErrors: number): FieldError[] {
+  return error.issues
+    .slice(0, maxErrors)
+    .flatMap((issue) =>
+      issue.code === 'unrecognized_keys' ? unknownFields(issue, maxErrors) : [faultOf(issue)],
+    )
+    .slice(0, maxErrors);
+}
+
+type Issue = z.core.$ZodIssue;
+
+function fieldOf(issue: Issue): string {
+  return issue.path.map(String).join('.') || 'body';
+}
+
+function unknownFields(issue: z.core.$ZodIssueUnrecognizedKeys, maxErrors: number): FieldError[] {
+  const prefix = issue.path.length === 0 ? '' : `${fieldOf(issue)}.`;
+  return issue.keys.slice(0, maxErrors).map((key) => {
+    const field = prefix + (shown(key) || '""');
+    return { field, constraint: 'unknown', message: `${field} is not a field of this request` };
+  });
+}
+
+function faultOf(issue: Issue): FieldError {
+  const field = fieldOf(issue);
+  const rule = issue.code === 'custom' ? (issue.params as Rule | undefined) : undefined;
+  const isMissing = issue.code !== 'custom' && issue.input === undefined;
+  const sentence = isMissing ? 'is required' : sentenceOf(issue);
+  return {
+    field,
+    constraint: rule?.constraint ?? (isMissing ? 'required' : 'type'),
+    // A check that serves several fields writes its sentence without the field's name.
+    message: /^(must|is|has|matches) /.test(sentence) ? `${field} ${sentence}` : sentence,
+    ...(rule?.value === undefined ? {} : { value: rule.value }),
+  };
+}
+
+/** The schema's own sentence if it has one. The library's messages are for people who know the library. */
+function sentenceOf(issue: Issue): string {
+  const isOwn = issue.code === 'custom' || issue.message.startsWith('must ');
+  if (isOwn) return issue.message;
+  switch (issue.code) {
+    case 'invalid_type':
+      return typeSentence(KINDS[issue.expected], got(issue.input, issue.expected));
+    case 'invalid_value':
+      return `must be ${issue.values.map(quoted).join(' or ')} (got ${got(issue.input, 'number')})`;
+    default:
+      return typeSentence(undefined, got(issue.input, 'object'));
+  }
+}
+
+function typeSentence(kind: string | undefined, found: string): string {
+  return kind === undefined ? `has the wrong type (got ${found})` : `must be ${kind} (got ${found})`;
+}
+
+const KINDS: Readonly<Record<string, string>> = {
+  array: 'an array',
+  boolean: 'true or false',
+  number: 'a number',
+  object: 'an object',
+  record: 'an object',
+  string: 'a string',
+};
+
+function quoted(value: unknown): string {
+  return typeof value === 'string' ? JSON.stringify(value) : String(value);
 }

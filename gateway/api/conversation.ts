@@ -1,11 +1,18 @@
 import * as z from 'zod';
-import type { ChatMessage, ToolCall } from '../prompt/chat-template.ts';
+import { JsonFault, parseLosslessJson } from '../json/json-parser.ts';
+import { jsonText } from '../json/json-text.ts';
+import { isJsonObject } from '../json/json-values.ts';
+import {
+  type ChatMessage,
+  type RenderOptions,
+  reservedVariables,
+  type ToolCall,
+} from '../prompt/chat-template.ts';
 import * as fields from './fields.ts';
-import { type InertFields, inert, violated } from './fields.ts';
+import { ANYTHING, type InertFields, inert, NO, NO_ITEMS, NOTHING, refuseBoth, violated } from './fields.ts';
+import { toolName } from './tools.ts';
 
 /** What the conversations of all APIs have in common. */
-
-type Context = Pick<z.RefinementCtx, 'addIssue'>;
 
 /** Bounds the number of messages or items: many tiny ones would cost far more than their bytes. */
 export const MAX_MESSAGES = 4096;
@@ -14,14 +21,17 @@ export const TOO_MANY_MESSAGES = `must have at most ${MAX_MESSAGES} messages`;
 const NO_CONTINUATION = 'the last message must not have the role "assistant": continuing it is not supported';
 
 /** Reports a conversation that ends with an assistant's message, for APIs in which that asks to continue the message. */
-export function refuseContinuation(messages: readonly { readonly role: string }[], ctx: Context): void {
-  if (messages.at(-1)?.role === 'assistant') violated(ctx, { constraint: 'unsupported' }, NO_CONTINUATION);
+export function refuseContinuation(
+  messages: readonly { readonly role: string }[],
+  ctx: fields.Context,
+): void {
+  if (messages.at(-1)?.role === 'assistant') violated(ctx, 'unsupported', NO_CONTINUATION);
 }
 
 /** Reports a member that only messages with the role `speaker` may have. path: from the message to the member. */
-export function refuseSpeaker(ctx: Context, speaker: string, path: (string | number)[]): void {
+export function refuseSpeaker(ctx: fields.Context, speaker: string, path: (string | number)[]): void {
   const sentence = `is allowed only in messages with the role ${JSON.stringify(speaker)}`;
-  violated(ctx, { constraint: 'role' }, sentence, path);
+  violated(ctx, 'role', sentence, path);
 }
 
 /** A message as templates see it. */
@@ -42,11 +52,11 @@ export function chatMessage(
 /** The calls of a conversation, by which the results that follow are known. */
 export class CallNames {
   readonly #names = new Map<string, string>();
-  readonly #ctx: Context;
+  readonly #ctx: fields.Context;
   readonly #place: string;
 
   /** place: what a call stands in, in the API's words. */
-  constructor(ctx: Context, place: 'message' | 'item') {
+  constructor(ctx: fields.Context, place: 'message' | 'item') {
     this.#ctx = ctx;
     this.#place = place;
   }
@@ -87,4 +97,155 @@ export function textContent(
 /** Clients and their users look for the word. */
 export function aboutImages(type: unknown): string {
   return typeof type === 'string' && type.includes('image') ? 'images are not read here; ' : '';
+}
+
+/** A conversation as chats and /apply-template have it: its messages, and how the model's template renders them. */
+
+/** Fields of a message, among them what SDKs send back from an answer. */
+export const messageInert = {
+  annotations: ANYTHING,
+  audio: NOTHING,
+  cache_control: ANYTHING,
+  function_call: NOTHING,
+  images: NO_ITEMS,
+  name: ANYTHING,
+  parsed: NOTHING,
+  // Other APIs' names of continue_final_message.
+  partial: NO,
+  prefix: NO,
+  provider_specific_fields: ANYTHING,
+  reasoning_details: ANYTHING,
+  refusal: [''],
+  thinking_blocks: ANYTHING,
+} as const satisfies InertFields;
+
+/** Fields of a tool call in a message: its index, as streams have it. */
+export const toolCallInert = { index: ANYTHING } as const satisfies InertFields;
+
+/** Fields of the function in a tool call: its arguments as SDKs have parsed them. */
+export const calledInert = { parsed_arguments: ANYTHING } as const satisfies InertFields;
+
+/** Fields of a part of a message's content. */
+export const partInert = {
+  cache_control: ANYTHING,
+  prompt_cache_breakpoint: ANYTHING,
+} as const satisfies InertFields;
+
+const NO_FUNCTIONS = 'is not supported: send results in messages with the role "tool"';
+
+const role = z
+  .unknown()
+  .superRefine((value, ctx) => {
+    if (value === 'function') fields.violated(ctx, 'unsupported', NO_FUNCTIONS);
+  })
+  .pipe(z.enum(['system', 'developer', 'user', 'assistant', 'tool']));
+
+const NO_ARGUMENTS = 'must be an object as JSON text';
+
+/** The arguments of a call, as JSON text. SDKs send an empty string for a call without arguments. */
+export const callArguments = z.string().transform((text, ctx): object => {
+  if (text === '') return {};
+  try {
+    const value = parseLosslessJson(text);
+    if (isJsonObject(value)) return value;
+  } catch (error) {
+    if (!(error instanceof JsonFault)) throw error;
+  }
+  fields.violated(ctx, 'json', NO_ARGUMENTS);
+  return z.NEVER;
+});
+
+const toolCall = z
+  .object({
+    id: fields.nonEmpty('id'),
+    type: z.literal('function').default('function'),
+    function: z.object({ name: toolName, arguments: callArguments, ...inert(calledInert) }),
+    ...inert(toolCallInert),
+  })
+  .transform(({ id, function: { name, arguments: given } }): ToolCall => ({ id, name, arguments: given }));
+
+const message = z
+  .object({
+    role,
+    content: textContent(partInert).optional(),
+    /** The thinking that came before the content, as answers name it. */
+    reasoning_content: z.string().optional(),
+    /** The thinking, as Ollama and OpenRouter name it. */
+    reasoning: z.string().optional(),
+    tool_calls: z.array(toolCall).default([]),
+    tool_call_id: z.string().optional(),
+    ...inert(messageInert),
+  })
+  .superRefine(({ role, content, tool_calls, tool_call_id, reasoning_content, reasoning }, ctx) => {
+    // Only an assistant's message may lack content: an answer that is sent back may have been empty.
+    if (content === undefined && role !== 'assistant') fields.refuseMissing(ctx, ['content']);
+    if (role === 'tool' && tool_call_id === undefined) fields.refuseMissing(ctx, ['tool_call_id']);
+    if (role !== 'tool' && tool_call_id !== undefined) refuseSpeaker(ctx, 'tool', ['tool_call_id']);
+    if (role === 'assistant') return;
+    const thought = reasoning_content ? 'reasoning_content' : reasoning ? 'reasoning' : undefined;
+    if (thought !== undefined) refuseSpeaker(ctx, 'assistant', [thought]);
+    if (tool_calls.length > 0) refuseSpeaker(ctx, 'assistant', ['tool_calls']);
+  });
+
+/** A conversation of at least one message. The call that each tool result answers must be in the messages before it. */
+export const chatMessages = z
+  .array(message)
+  .min(1, 'must have at least one message')
+  .max(MAX_MESSAGES, TOO_MANY_MESSAGES)
+  .transform((messages, ctx) => {
+    const names = new CallNames(ctx, 'message');
+    return messages.map(({ role, content = '', tool_calls, tool_call_id: id, ...thoughts }, index) => {
+      names.add(tool_calls);
+      if (id !== undefined) return names.result(id, content, [index, 'tool_call_id']);
+      const reasoning = thoughts.reasoning_content ?? thoughts.reasoning;
+      return chatMessage(role === 'developer' ? 'system' : role, content, reasoning, tool_calls);
+    });
+  });
+
+/** The longest chat_template_kwargs, as JSON. */
+const MAX_KWARGS_CHARACTERS = 16_384;
+
+const kwargs = z.record(z.string(), z.unknown()).superRefine((given, ctx) => {
+  for (const name of reservedVariables) {
+    if (!Object.hasOwn(given, name)) continue;
+    const sentence = `chat_template_kwargs must not have ${name}: the template gets that from the request itself`;
+    violated(ctx, 'exclusive', sentence, [name]);
+  }
+  const numCharacters = jsonText(given).length;
+  if (numCharacters <= MAX_KWARGS_CHARACTERS) return;
+  const rule = { constraint: `max_length(${MAX_KWARGS_CHARACTERS})`, value: String(numCharacters) };
+  const sentence = `chat_template_kwargs must have at most ${MAX_KWARGS_CHARACTERS} characters as JSON (got ${numCharacters})`;
+  violated(ctx, rule, sentence);
+});
+
+/** Named as in vLLM and llama-server. */
+export const templateFields = {
+  add_generation_prompt: z.boolean().optional(),
+  chat_template_kwargs: kwargs.default({}),
+  continue_final_message: z.boolean().default(false),
+};
+
+type TemplateFields = z.output<z.ZodObject<typeof templateFields>>;
+
+/** Checks the rules that concern several fields. */
+export function checkTemplateFields(
+  ctx: fields.Context,
+  request: TemplateFields & { readonly messages: readonly ChatMessage[] },
+): void {
+  if (!request.continue_final_message) return;
+  const name = 'continue_final_message';
+  const last = request.messages.at(-1);
+  if (last?.role !== 'assistant' || last.toolCalls !== undefined) {
+    const sentence = `${name} needs the last message to have the role "assistant" and no tool calls`;
+    violated(ctx, 'unsupported', sentence, [name]);
+  }
+  if (request.add_generation_prompt === true) refuseBoth(ctx, name, 'add_generation_prompt');
+}
+
+export function renderOptions(request: TemplateFields): Omit<RenderOptions, 'tools'> {
+  return {
+    variables: request.chat_template_kwargs,
+    addsGenerationPrompt: request.add_generation_prompt ?? true,
+    continuesLast: request.continue_final_message,
+  };
 }

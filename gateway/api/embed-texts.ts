@@ -8,7 +8,7 @@ import {
 } from '../calls/prompt.ts';
 import type { UsableModel } from '../calls/use-model.ts';
 import { whileWanted } from '../calls/whole-answer.ts';
-import { ApiError } from '../errors/api-error.ts';
+import { ApiError, invalidField } from '../errors/api-error.ts';
 import { Embeddings, embeddingRequest, ofLengthOne, poolingOf } from '../generation/embeddings.ts';
 import type { Model } from '../models/model.ts';
 import type { RenderOptions } from '../prompt/chat-template.ts';
@@ -102,10 +102,8 @@ export async function embedTexts(
 function requireDimensions(dimensions: number | undefined, embeddingSize: number): void {
   if (dimensions === undefined || dimensions <= embeddingSize) return;
   const message = `dimensions must be at most ${embeddingSize}, the values of this model's vectors (got ${dimensions})`;
-  const fieldErrors = [
-    { field: 'dimensions', constraint: `range(1..=${embeddingSize})`, message, value: String(dimensions) },
-  ];
-  throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+  const constraint = `range(1..=${embeddingSize})`;
+  throw invalidField({ field: 'dimensions', constraint, message, value: String(dimensions) });
 }
 
 async function idsOf(

@@ -1,14 +1,21 @@
 import { isDeepStrictEqual } from 'node:util';
 import * as z from 'zod';
+import { shown } from '../errors/api-error.ts';
 import { memberOf, withoutAnyNulls } from '../json/json-values.ts';
-import { got, type Rule } from './field-errors.ts';
 
 /**
  * Building blocks of request schemas. Each wrong field gives one FieldError with the field, the rule and the value, and
  * all are reported at once. meta() describes the checks that are code, for /openapi.json.
  */
 
-type Refinement = Pick<z.RefinementCtx, 'addIssue'>;
+/** Where a check reports what it refuses. */
+export type Context = Pick<z.RefinementCtx, 'addIssue'>;
+
+/** The rule that a value broke. constraint is the rule's name. */
+export interface Rule {
+  readonly constraint: string;
+  readonly value?: string;
+}
 
 /** The largest number of tokens that a field can ask for. */
 export const MAX_TOKENS = 2 ** 31 - 1;
@@ -16,24 +23,50 @@ export const MAX_TOKENS = 2 ** 31 - 1;
 const UNLIMITED = -1;
 
 /** Reports a broken rule. path: from the value that is checked to the value at fault. */
-export function violated(ctx: Refinement, rule: Rule, message: string, path: (string | number)[] = []): void {
-  ctx.addIssue({ code: 'custom', message, path, params: { ...rule } });
+export function violated(
+  ctx: Context,
+  rule: Rule | string,
+  message: string,
+  path: (string | number)[] = [],
+): void {
+  const params = typeof rule === 'string' ? { constraint: rule } : { ...rule };
+  ctx.addIssue({ code: 'custom', message, path, params });
+}
+
+/** Reports a member that is missing. */
+export function refuseMissing(ctx: Context, path: (string | number)[]): void {
+  violated(ctx, 'required', 'is required', path);
+}
+
+/** Reports a value of the wrong type, or none. */
+export function mistyped(ctx: Context, name: string, value: unknown, sentence: string): void {
+  if (value === undefined) violated(ctx, 'required', `${name} is required`);
+  else violated(ctx, 'type', `${name} ${sentence}`);
+}
+
+/** Says what was sent. A text in place of a number or boolean is repeated; other texts, lists and objects may be private. */
+export function got(value: unknown, expected: string): string {
+  if (typeof value === 'string')
+    return expected === 'number' || expected === 'boolean' ? JSON.stringify(shown(value)) : 'a string';
+  if (Array.isArray(value)) return 'an array';
+  if (ArrayBuffer.isView(value)) return 'binary data';
+  return typeof value === 'object' && value !== null ? 'an object' : shown(value);
 }
 
 /** Refuses a field that would have no effect, because it needs another field that is missing. */
-export function refuseIgnored(ctx: Refinement, isIgnored: boolean, name: string, remedy: string): void {
-  if (isIgnored) violated(ctx, { constraint: 'unsupported' }, `${name} ${remedy}`, [name]);
+export function refuseIgnored(ctx: Context, isIgnored: boolean, name: string, remedy: string): void {
+  if (isIgnored) violated(ctx, 'unsupported', `${name} ${remedy}`, [name]);
 }
 
 /** Reports two fields of which only one may be sent; the fault is that of `name`. */
-export function refuseBoth(ctx: Refinement, name: string, other: string, path: string[] = [name]): void {
+export function refuseBoth(ctx: Context, name: string, other: string, path: string[] = [name]): void {
   const sentence = `${name} and ${other} exclude each other; send one of them`;
-  violated(ctx, { constraint: 'exclusive' }, sentence, path);
+  violated(ctx, 'exclusive', sentence, path);
 }
 
 /** Reports a list that is too long, and returns whether it is. items: what it has, as the sentence says. */
 export function refuseMany(
-  ctx: Refinement,
+  ctx: Context,
   name: string,
   [count, max]: readonly [count: number, max: number],
   items: string,
@@ -183,8 +216,7 @@ export function stopSequences(name: string, { maxCount, maxCharacters } = STOP_L
       if (refuseMany(ctx, name, [stops.length, maxCount], 'sequences')) return;
       for (const [i, stop] of stops.entries()) {
         const characters = countCodePoints(stop);
-        if (characters === 0)
-          violated(ctx, { constraint: 'non_empty' }, `stop sequence ${i} must not be empty`);
+        if (characters === 0) violated(ctx, 'non_empty', `stop sequence ${i} must not be empty`);
         if (characters > maxCharacters) {
           const rule = { constraint: `max_length(${maxCharacters})` };
           const sentence = `stop sequence ${i} must be at most ${maxCharacters} characters (got ${characters})`;
@@ -233,20 +265,14 @@ export function tokenIds(name: string, minCount: 0 | 1, maxCount: number) {
     .unknown()
     .transform((ids, ctx): readonly number[] => {
       if (!Array.isArray(ids)) {
-        const constraint = ids === undefined ? 'required' : 'type';
-        violated(
-          ctx,
-          { constraint },
-          ids === undefined ? `${name} is required` : `${name} must be an array (got ${got(ids, 'array')})`,
-        );
+        mistyped(ctx, name, ids, `must be an array (got ${got(ids, 'array')})`);
         return z.NEVER;
       }
-      if (ids.length < minCount) violated(ctx, { constraint: 'non_empty' }, `${name} must not be empty`);
+      if (ids.length < minCount) violated(ctx, 'non_empty', `${name} must not be empty`);
       refuseMany(ctx, name, [ids.length, maxCount], 'tokens');
       // One fault is enough for a list that may have a hundred thousand.
       const index = ids.findIndex((id) => !Number.isSafeInteger(id) || id < 0);
-      if (index >= 0)
-        violated(ctx, { constraint: 'token_id' }, `${name}[${index}] must be a whole number from 0 on`);
+      if (index >= 0) violated(ctx, 'token_id', `${name}[${index}] must be a whole number from 0 on`);
       return ids;
     })
     .meta({
@@ -265,15 +291,14 @@ export function typed<Schema extends z.ZodType>(
   types: readonly unknown[],
   sentenceOf: (type: unknown) => string,
   schema: Schema,
-  onMissing: (ctx: Refinement) => void = () => {},
+  onMissing: (ctx: Context) => void = () => {},
 ) {
   return z
     .unknown()
     .superRefine((sent, ctx) => {
       const type = memberOf(sent, 'type');
       if (type === undefined) onMissing(ctx);
-      else if (!types.includes(type))
-        violated(ctx, { constraint: 'unsupported' }, sentenceOf(type), ['type']);
+      else if (!types.includes(type)) violated(ctx, 'unsupported', sentenceOf(type), ['type']);
     })
     .pipe(schema);
 }
@@ -341,7 +366,7 @@ function newInertField(accepted: readonly unknown[]): InertField {
     .superRefine((value, ctx) => {
       const present = withoutAnyNulls(value);
       const isAccepted = accepted.some((known) => isDeepStrictEqual(known, present));
-      if (!isAccepted) violated(ctx, { constraint: 'unsupported' }, sentence);
+      if (!isAccepted) violated(ctx, 'unsupported', sentence);
     })
     .meta(accepted.length === 0 ? { not: {}, description: 'Not supported.' } : { enum: [...accepted] })
     .optional();

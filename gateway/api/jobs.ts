@@ -8,17 +8,18 @@ import { cancelled } from '../runner/runner.ts';
 import { callersOf } from '../server/guard/caller.ts';
 import { json, LINES_TYPE, type Operation, type RouteDeps, SSE_TYPE } from '../server/route-group.ts';
 import { toApiError } from '../server/to-api-error.ts';
-import { messageEventSchemas } from './anthropic/answers.ts';
-import { parseMessages } from './anthropic/messages-request.ts';
+import { messageEventSchemas } from './anthropic/message.ts';
+import { messages } from './anthropic/request.ts';
 import { parseJson } from './json.ts';
 import { MSGPACK_TYPE } from './msgpack.ts';
-import { executeEventSchemas } from './native/answers.ts';
-import { parseExecute } from './native/execute-request.ts';
+import { executeEventSchemas } from './native/events.ts';
+import { parseExecute } from './native/execute.ts';
 import { parseGenerate, parseChat as parseOllamaChat } from './ollama/requests.ts';
-import { parseChat } from './openai/chat-request.ts';
-import { parseCompletions } from './openai/completion-request.ts';
-import { responseEventSchemas } from './responses/answers.ts';
-import { parseResponses, RESPONSES_PATH } from './responses/responses.ts';
+import { chat } from './openai/chat-request.ts';
+import { completions } from './openai/completion-request.ts';
+import { responseEventSchemas } from './responses/response.ts';
+import { RESPONSES_PATH, responses } from './responses/responses.ts';
+import { get } from './route.ts';
 
 /** Durable jobs of all APIs: their states, their events in the API that they were begun by, and their end. */
 
@@ -27,10 +28,10 @@ const PARSERS: Readonly<
   Record<string, (body: unknown, c: Context) => Pick<ParsedCall, 'call' | 'encoding'>>
 > = {
   '/execute': parseExecute,
-  '/v1/chat/completions': parseChat,
-  '/v1/completions': parseCompletions,
-  [RESPONSES_PATH]: parseResponses,
-  '/v1/messages': parseMessages,
+  '/v1/chat/completions': chat.parse,
+  '/v1/completions': completions.parse,
+  [RESPONSES_PATH]: responses.parse,
+  '/v1/messages': messages.parse,
   '/api/chat': parseOllamaChat,
   '/api/generate': parseGenerate,
 };
@@ -113,51 +114,45 @@ const ANY = z.looseObject({});
 
 const NAMED = { ...executeEventSchemas, ...messageEventSchemas, ...responseEventSchemas, error: ANY };
 
-const LAST_EVENT = {
-  [LAST_EVENT_HEADER]: 'The id of the last event that the client has; left out: all of them.',
+const EXECUTE = { events: { named: executeEventSchemas } };
+
+const AFTER = {
+  headers: {
+    [LAST_EVENT_HEADER]: 'The id of the last event that the client has; left out: all of them.',
+  },
 };
 
 export const jobOperations: readonly Operation[] = [
-  {
-    method: 'get',
-    path: '/jobs/{job_id}/events',
-    handler: reading,
-    summary: 'The events of a durable job, from the first one or after the last one that the client has',
-    headers: LAST_EVENT,
-    answers: {
-      200: {
-        description: 'Past and future events, as the route streams them that began the job.',
-        content: {
-          [SSE_TYPE]: { events: { named: NAMED, unnamed: ANY, last: '[DONE]' } },
-          [MSGPACK_TYPE]: { events: { named: executeEventSchemas } },
-          [LINES_TYPE]: { lines: ANY },
-        },
+  get(
+    '/jobs/{job_id}/events',
+    'The events of a durable job, from the first one or after the last one that the client has',
+    reading,
+    {
+      description: 'Past and future events, as the route streams them that began the job.',
+      content: {
+        [SSE_TYPE]: { events: { named: NAMED, unnamed: ANY, last: '[DONE]' } },
+        [MSGPACK_TYPE]: EXECUTE,
+        [LINES_TYPE]: { lines: ANY },
       },
     },
-  },
-  {
-    method: 'get',
-    path: '/execute/{job_id}/events',
-    handler: reading,
-    summary: 'The same, for a job of /execute',
-    headers: LAST_EVENT,
-    answers: {
-      200: {
-        description: 'Past and future events of the job.',
-        content: {
-          [SSE_TYPE]: { events: { named: executeEventSchemas } },
-          [MSGPACK_TYPE]: { events: { named: executeEventSchemas } },
-        },
-      },
+    AFTER,
+  ),
+  get(
+    '/execute/{job_id}/events',
+    'The same, for a job of /execute',
+    reading,
+    {
+      description: 'Past and future events of the job.',
+      content: { [SSE_TYPE]: EXECUTE, [MSGPACK_TYPE]: EXECUTE },
     },
-  },
-  {
-    method: 'get',
-    path: '/jobs/{job_id}',
-    handler: describing,
-    summary: 'A durable job: whether it runs, and how it ended',
-    answers: { 200: json('The job.', jobSchema) },
-  },
+    AFTER,
+  ),
+  get(
+    '/jobs/{job_id}',
+    'A durable job: whether it runs, and how it ended',
+    describing,
+    json('The job.', jobSchema),
+  ),
   {
     method: 'delete',
     path: '/jobs/{job_id}',

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import type { Context } from 'hono';
-import { ApiError, shown } from '../errors/api-error.ts';
+import { ApiError, invalidField, shown } from '../errors/api-error.ts';
 import { JsonFault, parseLosslessJson } from '../json/json-parser.ts';
 import { JSON_TYPE } from '../json/json-text.ts';
 import { turns } from '../system/turns.ts';
@@ -80,12 +80,7 @@ function invalidJson(fault: string): ApiError {
 
 /** The error for a body that cannot be read at all. encoding: the encoding that it should have. */
 export function invalidBody(encoding: string, message: string): ApiError {
-  return new ApiError({
-    status: 400,
-    code: `invalid_${encoding}`,
-    message,
-    fieldErrors: [{ field: 'body', constraint: encoding, message }],
-  });
+  return invalidField({ code: `invalid_${encoding}`, field: 'body', constraint: encoding, message });
 }
 
 const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;
@@ -101,8 +96,7 @@ function refuseBrokenText(json: string, value: unknown): void {
   if (path === undefined) return;
   const field = path.map((name) => shown(name)).join('.') || 'body';
   const message = `${field} has an unpaired surrogate, such as the escape "\\ud83d" alone, which is not valid Unicode text`;
-  const fieldErrors = [{ field, constraint: 'unicode', message }];
-  throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+  throw invalidField({ field, constraint: 'unicode', message });
 }
 
 type Path = readonly string[];

@@ -5,8 +5,8 @@ import { toApiError } from '../server/to-api-error.ts';
 import type { AnswerUnreadable } from '../server/unreadable-requests.ts';
 import type { Ids } from '../system/ids.ts';
 import type { Log } from '../telemetry/log.ts';
-import { nativeErrorBody } from './native/answers.ts';
-import { openAiErrorBody } from './openai/answers.ts';
+import { nativeErrorBody } from './native/events.ts';
+import { openAiErrorBody } from './openai/completion.ts';
 
 /** Answers to requests that the application does not see. */
 

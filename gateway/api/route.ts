@@ -1,10 +1,11 @@
-import type { Handler, MiddlewareHandler } from 'hono';
+import type { MiddlewareHandler } from 'hono';
+import type { z } from 'zod';
 import { answer } from '../calls/answer.ts';
-import type { ParsedCall } from '../calls/call.ts';
 import { ApiError } from '../errors/api-error.ts';
 import { tellIgnored } from '../server/ignored-fields.ts';
-import type { Operation, RouteDeps } from '../server/route-group.ts';
+import type { Answer, Operation } from '../server/route-group.ts';
 import type { Ids } from '../system/ids.ts';
+import type { Codec } from './body.ts';
 import { readJson } from './json.ts';
 
 declare module 'hono' {
@@ -14,14 +15,34 @@ declare module 'hono' {
   }
 }
 
-/** A route that answers calls. parse: makes a call of a body, or throws a 400 that names every field at fault. */
-export function answering(parse: (body: unknown) => ParsedCall): (deps: RouteDeps) => Handler {
-  return (deps) => async (c) => {
-    const body = await readJson(c);
-    const parsed = parse(body);
+type Make = NonNullable<Operation['handler']>;
+type More = Partial<Operation>;
+
+/** more: what else a route has. */
+export function get(path: string, summary: string, handler: Make, ok: Answer, more: More = {}): Operation {
+  return { method: 'get', path, summary, handler, answers: { 200: ok }, ...more };
+}
+
+export function post(
+  path: string,
+  summary: string,
+  handler: Make,
+  body: z.ZodType,
+  ok: Answer,
+  more: More = {},
+): Operation {
+  return { method: 'post', path, summary, handler, body, answers: { 200: ok }, ...more };
+}
+
+/** A route that answers calls. */
+export function calling(path: string, summary: string, { body, parse }: Codec, ok: Answer): Operation {
+  const handler: Make = (deps) => async (c) => {
+    const sent = await readJson(c);
+    const parsed = parse(sent);
     tellIgnored(c, deps.log, parsed.ignored);
-    return answer(c, deps, parsed, body);
+    return answer(c, deps, parsed, sent);
   };
+  return post(path, summary, handler, body, ok);
 }
 
 /** A route of an API that this server does not have. message: what to do instead. */

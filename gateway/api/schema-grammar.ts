@@ -1,14 +1,10 @@
-import type * as z from 'zod';
 import { JsonFault, parseLosslessJson } from '../json/json-parser.ts';
 import { jsonText } from '../json/json-text.ts';
 import { isJsonObject } from '../json/json-values.ts';
 import { type Grammar, maxGrammarBytes } from '../runner/runner.ts';
-import { got } from './field-errors.ts';
-import { violated } from './fields.ts';
+import { type Context, got, mistyped, violated } from './fields.ts';
 
 /** Grammars of JSON Schemas that define the form of an answer or of a call (docs/structured-output.md). They forbid all that a schema does not name. */
-
-type Context = Pick<z.RefinementCtx, 'addIssue'>;
 
 /** Makes the grammar; reports a source that is too long. */
 export function grammar(
@@ -26,22 +22,17 @@ export function grammar(
 
 /** The text of a JSON Schema that was sent as an object, or as its text. strict: see schemaGrammar. */
 function schemaText(ctx: Context, name: string, value: unknown, strict: boolean): string {
-  if (isJsonObject(value)) return jsonText(strict ? value : describedSchema(value));
+  if (isJsonObject(value)) return jsonText(strict ? value : opened(value));
   if (typeof value !== 'string') {
-    const constraint = value === undefined ? 'required' : 'type';
-    const sentence =
-      value === undefined
-        ? `${name} is required`
-        : `${name} must be a JSON Schema: an object, or its text (got ${got(value, 'object')})`;
-    violated(ctx, { constraint }, sentence);
+    mistyped(ctx, name, value, `must be a JSON Schema: an object, or its text (got ${got(value, 'object')})`);
     return '';
   }
   try {
     const schema = parseLosslessJson(value);
-    return strict || !isJsonObject(schema) ? value : jsonText(describedSchema(schema));
+    return strict || !isJsonObject(schema) ? value : jsonText(opened(schema));
   } catch (error) {
     if (!(error instanceof JsonFault)) throw error;
-    violated(ctx, { constraint: 'json' }, `${name} must be JSON where it is a string`);
+    violated(ctx, 'json', `${name} must be JSON where it is a string`);
     return '';
   }
 }
@@ -75,33 +66,25 @@ export function argumentsSchema(parameters: object | undefined, strict: boolean)
   if (parameters === undefined) return { type: 'object', properties: {} };
   const isTyped = 'type' in parameters || combinations.some((name) => name in parameters);
   const schema = isTyped ? parameters : { type: 'object', ...parameters };
-  return strict ? schema : describedSchema(schema);
+  return strict ? schema : (opened(schema) as object);
 }
 
 /** A copy of the schema that allows any property where an object names none, and any item where an array describes none. */
-function describedSchema(schema: object): object {
-  return opened(schema) as object;
-}
-
 function opened(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(opened);
   if (!isJsonObject(schema)) return schema;
-  const members = Object.entries(schema).map(([name, member]) => {
-    if (values.has(name)) return [name, member];
-    return [name, maps.has(name) && isJsonObject(member) ? openedMembers(member) : opened(member)];
-  });
-  return { ...whatIsUndescribed(schema), ...Object.fromEntries(members) };
-}
-
-function openedMembers(schemas: object): object {
-  return Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, opened(schema)]));
-}
-
-function whatIsUndescribed(schema: object): object {
   return {
     ...(isOf(schema, 'object') && !('properties' in schema) ? { additionalProperties: true } : {}),
     ...(isOf(schema, 'array') && !('prefixItems' in schema) ? { items: true } : {}),
+    ...mapped(schema, (member, name) => {
+      if (values.has(name)) return member;
+      return maps.has(name) && isJsonObject(member) ? mapped(member, opened) : opened(member);
+    }),
   };
+}
+
+function mapped(object: object, made: (member: unknown, name: string) => unknown): object {
+  return Object.fromEntries(Object.entries(object).map(([name, member]) => [name, made(member, name)]));
 }
 
 function isOf(schema: object, name: string): boolean {

@@ -1,7 +1,7 @@
 import * as z from 'zod';
-import type { AllowedTools, Tool, ToolWish } from '../calls/tool-offer.ts';
+import type { AllowedTools, Tool, ToolParams } from '../calls/tool-offer.ts';
 import { isJsonObject, memberOf, withoutAnyNulls } from '../json/json-values.ts';
-import { typed, violated } from './fields.ts';
+import { type Context, typed, violated } from './fields.ts';
 import { argumentsSchema } from './schema-grammar.ts';
 
 /** Tools that an answer may call, and whether it must call one, in the forms that all APIs share (docs/tools.md). */
@@ -11,23 +11,21 @@ const TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
 const NAME_RULE = 'must have 1 to 64 characters, each a letter, digit, underscore or hyphen';
 const NO_OBJECT = 'must describe an object: the arguments of a function have names';
 
-type Context = Pick<z.RefinementCtx, 'addIssue'>;
-
 export const toolName = z.string().superRefine((name, ctx) => {
-  if (!TOOL_NAME.test(name)) violated(ctx, { constraint: 'name' }, NAME_RULE);
+  if (!TOOL_NAME.test(name)) violated(ctx, 'name', NAME_RULE);
 });
 
 /** The JSON Schema of a tool's arguments, as it was sent. */
 export const toolParameters = z.custom<object>().superRefine((schema, ctx) => {
   const isObject = isJsonObject(schema);
-  if (!isObject) violated(ctx, { constraint: 'type' }, 'must be a JSON Schema, an object');
+  if (!isObject) violated(ctx, 'type', 'must be a JSON Schema, an object');
   const type = memberOf(schema, 'type');
-  if (isObject && type !== undefined && type !== 'object') violated(ctx, { constraint: 'type' }, NO_OBJECT);
+  if (isObject && type !== undefined && type !== 'object') violated(ctx, 'type', NO_OBJECT);
 });
 
 /** The arguments of a call that are sent as an object, as it was sent. */
 export const calledWith = z.custom<object>().superRefine((given, ctx) => {
-  if (!isJsonObject(given)) violated(ctx, { constraint: 'type' }, 'must be an object');
+  if (!isJsonObject(given)) violated(ctx, 'type', 'must be an object');
 });
 
 /** A function as OpenAI's APIs describe it. */
@@ -76,7 +74,7 @@ export function toolList<Sent extends Tool>(
       if (second < 0) return;
       const path = [second, ...place];
       const sentence = `tools.${path.join('.')} is already the name of another tool`;
-      violated(ctx, { constraint: 'unique' }, sentence, path);
+      violated(ctx, 'unique', sentence, path);
     })
     .default([]);
 }
@@ -84,7 +82,7 @@ export function toolList<Sent extends Tool>(
 /** The values of tool_choice that name no tool. */
 const CHOICES = ['none', 'auto', 'required'] as const;
 
-type Choice = Pick<ToolWish, 'choice' | 'allowed'>;
+type Choice = Pick<ToolParams, 'choice' | 'allowed'>;
 
 /** What the form that allows some of the tools has. named: the schema of the form that names a tool. */
 export function allowedFields(named: z.ZodType<{ readonly name: string }>) {
@@ -118,7 +116,7 @@ export function toolChoice(
       if (one.success) return { choice: { name: one.data.name } };
       const some = allowed.safeParse(sent);
       if (some.success) return { choice: some.data.mode, allowed: some.data.tools };
-      violated(ctx, { constraint: 'type' }, rule);
+      violated(ctx, 'type', rule);
       return z.NEVER;
     })
     .prefault('auto');
@@ -141,30 +139,28 @@ export function checkTools(
 ): void {
   if (tools.length === 0) {
     if (choice !== 'none' && choice !== 'auto')
-      violated(ctx, { constraint: 'required' }, 'tool_choice asks for a call, but there are no tools', [
-        'tool_choice',
-      ]);
+      violated(ctx, 'required', 'tool_choice asks for a call, but there are no tools', ['tool_choice']);
     return;
   }
   const named = typeof choice === 'object' ? [choice.name] : allowed;
   const unknown = named.find((wanted) => !tools.some(({ name }) => name === wanted));
   if (unknown !== undefined) {
     const sentence = `tool_choice names the tool ${JSON.stringify(unknown.slice(0, 64))}, which is not among tools`;
-    violated(ctx, { constraint: 'known' }, sentence, ['tool_choice']);
+    violated(ctx, 'known', sentence, ['tool_choice']);
   }
   if (choice === 'none') return;
   for (const name of excluded) {
     const sentence = `${name} and tools exclude each other, unless tool_choice is "none"; send one of them`;
-    violated(ctx, { constraint: 'exclusive' }, sentence, [name]);
+    violated(ctx, 'exclusive', sentence, [name]);
   }
 }
 
 /** The tools and how they may be called; undefined without tools. */
-export function toolWishOf({
+export function toolParamsOf({
   tools,
   tool_choice,
   parallel_tool_calls = true,
-}: ToolFields): ToolWish | undefined {
+}: ToolFields): ToolParams | undefined {
   return tools.length === 0 ? undefined : { tools, isParallel: parallel_tool_calls, ...tool_choice };
 }
 

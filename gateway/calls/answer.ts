@@ -1,9 +1,7 @@
 import type { Context } from 'hono';
-import type { ApiError } from '../errors/api-error.ts';
 import { type AbortableText, type MergedSink, mergeStreams } from '../generation/merge-streams.ts';
 import { PartialAnswers } from '../generation/text-stream.ts';
 import type { Thinking } from '../generation/thinking-parser.ts';
-import { JSON_TYPE } from '../json/json-text.ts';
 import type { Model } from '../models/model.ts';
 import { memoryOf } from '../models/model-registry.ts';
 import type { RenderOptions } from '../prompt/chat-template.ts';
@@ -12,11 +10,18 @@ import { callersOf, senderOf, sharerOf } from '../server/guard/caller.ts';
 import { tellIgnored } from '../server/ignored-fields.ts';
 import { failureLog, type UsedTokens } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
-import { loggingSink, streamOf } from './answer-stream.ts';
 import type { Call, Facts, ParsedCall } from './call.ts';
 import { withPrompts } from './echo.ts';
-import { idempotencyOf } from './idempotency.ts';
-import { answerTwin, beginKept, JOB_HEADER, requireJournal } from './kept-answer.ts';
+import {
+  answerTwin,
+  answerWhole,
+  beginKept,
+  idempotencyOf,
+  JOB_HEADER,
+  requireJournal,
+  sinkOf,
+  streamOf,
+} from './kept-answer.ts';
 import {
   type ContextLimit,
   encodePrompts,
@@ -29,15 +34,14 @@ import {
   tokensLeft,
 } from './prompt.ts';
 import {
-  askedBehind,
   ignoredHints,
   renderThinking,
   requireNothing,
   type ThinkingPrompt,
+  withThinkingConstraints,
 } from './thinking.ts';
 import { answerStructure, offerTools, type ToolOffer } from './tool-offer.ts';
-import { type ModelWish, readModel, type UsableModel, useModel } from './use-model.ts';
-import { WholeAnswer, whileWanted } from './whole-answer.ts';
+import { type ModelParams, readModel, type UsableModel, useModel } from './use-model.ts';
 
 /** The way of every call: its model, its prompts, what constrains its answers, the requests to the runner, and the answer. */
 
@@ -80,9 +84,7 @@ export async function answer(
   else job?.wait();
   const requestId = c.get('requestId') as string | undefined;
   const { failureEvent } = encoding;
-  const toldBy =
-    call.isStreamed && failureEvent && ((error: ApiError): string => failureEvent(error, requestId));
-  const wish: ModelWish = {
+  const wanted: ModelParams = {
     name: call.model,
     deadlineMs: call.deadlineMs,
     signal: job?.signal,
@@ -91,9 +93,9 @@ export async function answer(
       deps.jobs.drop(job);
       c.header(JOB_HEADER, undefined);
     },
-    ...(toldBy && { failureEvent: toldBy }),
+    failureEvent: call.isStreamed && failureEvent ? (error) => failureEvent(error, requestId) : undefined,
   };
-  return useModel(c, deps, wish, async (usable) => {
+  return useModel(c, deps, wanted, async (usable) => {
     const { model, info, runner } = usable;
     const modelInMs = deps.monotonicNow() - beginMs;
     const prepared = await prepare(c, deps, call, usable, job?.signal);
@@ -124,18 +126,10 @@ export async function answer(
     job?.run();
     const begin = (sink: MergedSink): AbortableText =>
       generate(call, prepared, usable, countingSink(sink, used, facts));
-    if (!call.isStreamed) {
-      const whole = new WholeAnswer(requests.length);
-      const choices = await whileWanted(c.req.raw.signal, begin(whole), whole);
-      return c.body(encoding.whole(facts, choices), 200, { 'content-type': JSON_TYPE });
-    }
+    if (!call.isStreamed) return answerWhole(c, encoding, facts, begin);
     const stream = streamOf(c, encoding);
-    const text = begin(
-      loggingSink(
-        encoding.stream(facts, stream),
-        log ?? { ended: () => {}, failed: failureLog(deps.log, c) },
-      ),
-    );
+    const failed = failureLog(deps.log, c);
+    const text = begin(sinkOf(encoding.stream(facts, stream), log ?? { failed }));
     if (first !== undefined) log?.begun(first);
     job?.signal.addEventListener('abort', () => text.abort(job.signal.reason));
     return stream.respond(text, () => {
@@ -199,7 +193,7 @@ async function prepare(
       api,
       ...(call.priority ? { priority: call.priority } : {}),
       ...(call.deadlineMs === undefined ? {} : { deadlineMs: call.deadlineMs }),
-      ...askedBehind(structure, prompt, call.thinking, model),
+      ...withThinkingConstraints(structure, prompt, call.thinking, model),
       ...(topLogprobs === undefined ? {} : { topLogprobs }),
       ...(topLogprobs === undefined || !isEchoed ? {} : { promptLogprobs: topLogprobs }),
     };

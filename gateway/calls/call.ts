@@ -4,8 +4,8 @@ import type { ChatMessage, RenderOptions } from '../prompt/chat-template.ts';
 import type { GenerateRequest, SamplingParams } from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { TokenConstraints } from './prompt.ts';
-import type { ThinkingWish } from './thinking.ts';
-import type { AnswerForm, ToolWish } from './tool-offer.ts';
+import type { ThinkingParams } from './thinking.ts';
+import type { AnswerForm, ToolParams } from './tool-offer.ts';
 import type { FinishedChoice } from './whole-answer.ts';
 
 /**
@@ -17,9 +17,9 @@ export interface Call {
   readonly model?: string | undefined;
   readonly isStreamed: boolean;
   readonly input: ConversationInput | PromptInput;
-  readonly tools?: ToolWish | undefined;
+  readonly tools?: ToolParams | undefined;
   readonly format?: AnswerForm | undefined;
-  readonly thinking: ThinkingWish;
+  readonly thinking: ThinkingParams;
   /** What differs from neutral sampling. */
   readonly sampling: Partial<Omit<SamplingParams, 'seed' | 'allowedTokenIds' | 'bannedTokenIds'>>;
   /** A random one by default. */

@@ -1,7 +1,6 @@
 import type { MergedSink } from '../generation/merge-streams.ts';
-import type { SentToken } from '../generation/sent-tokens.ts';
 import { StreamingDecoder } from '../generation/text-decoder.ts';
-import type { AnswerPart } from '../generation/text-stream.ts';
+import type { AnswerPart, SentToken } from '../generation/text-stream.ts';
 import type { TokenLogprobs } from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 

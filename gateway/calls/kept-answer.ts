@@ -1,22 +1,24 @@
-import type { Context } from 'hono';
-import { stringify } from 'lossless-json';
-import { ApiError, shown } from '../errors/api-error.ts';
+import { createHash } from 'node:crypto';
+import type { Context, MiddlewareHandler } from 'hono';
+import { ApiError, invalidField, shown } from '../errors/api-error.ts';
+import type { MergedSink, OpenText } from '../generation/merge-streams.ts';
 import { TextStream } from '../generation/text-stream.ts';
 import type { Thinking } from '../generation/thinking-parser.ts';
 import type { CallSyntax } from '../generation/tool-call-parser.ts';
 import type { DurableJob, Job } from '../jobs/job.ts';
 import type { Jobs } from '../jobs/jobs.ts';
 import type { Idempotency } from '../journal/records.ts';
-import { JSON_TYPE } from '../json/json-text.ts';
+import { JSON_TYPE, jsonText } from '../json/json-text.ts';
 import { asList, asObject, memberOf } from '../json/json-values.ts';
 import type { Model } from '../models/model.ts';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../runner/runner.ts';
+import { callersOf, keptDigestOf } from '../server/guard/caller.ts';
 import type { RouteDeps } from '../server/route-group.ts';
+import { ResponseStream } from '../server/streams/response-stream.ts';
+import { eventStream } from '../server/streams/sse.ts';
 import { toApiError } from '../server/to-api-error.ts';
-import { NumberedOutlet, streamOf } from './answer-stream.ts';
-import type { Call, Encoding, EventEncoder, Facts, ParsedCall } from './call.ts';
-import { requireSameBody } from './idempotency.ts';
-import { thinkingBehind } from './thinking.ts';
+import type { Call, CallLog, Encoding, EventEncoder, EventOutlet, Facts, ParsedCall } from './call.ts';
+import { thinkingAfter } from './thinking.ts';
 import { offerTools } from './tool-offer.ts';
 import { findModel, readServed, type UsableModel } from './use-model.ts';
 import { WholeAnswer, whileWanted } from './whole-answer.ts';
@@ -30,8 +32,7 @@ import { WholeAnswer, whileWanted } from './whole-answer.ts';
 export function requireJournal({ isKeeping }: Pick<Jobs, 'isKeeping'>, field: string): void {
   if (isKeeping) return;
   const message = `${field} needs a journal, which this server does not have: it was started with --journal-dir off, or its log says why`;
-  const fieldErrors = [{ field, constraint: 'journal', message, value: 'true' }];
-  throw new ApiError({ status: 400, code: 'no_journal', message, fieldErrors });
+  throw invalidField({ code: 'no_journal', field, constraint: 'journal', message, value: 'true' });
 }
 
 /** A call, and what its answer needs when it is read again. */
@@ -62,7 +63,7 @@ export async function beginKept(
     stop: call.stop,
     endsAtTimeLimit: !call.failsAtTimeLimit,
     route: c.req.path,
-    body: stringify(withoutPrompt(body, call.input.field)) ?? '',
+    body: jsonText(withoutPrompt(body, call.input.field)),
     uuid,
     ...(requestId === undefined ? {} : { requestId }),
   };
@@ -134,8 +135,7 @@ export function lastEventIdOf(c: Context): number {
   if (header === undefined || header === '') return -1;
   if (/^\d{1,15}$/.test(header)) return Number(header);
   const message = `${LAST_EVENT_HEADER} must be the id of an event of this job, which is a number from 0 (got ${JSON.stringify(shown(header))})`;
-  const fieldErrors = [{ field: LAST_EVENT_HEADER, constraint: 'event_id', message, value: shown(header) }];
-  throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+  throw invalidField({ field: LAST_EVENT_HEADER, constraint: 'event_id', message, value: shown(header) });
 }
 
 /** A kept answer that can be read. */
@@ -180,7 +180,7 @@ function openedWith(
   const { promptIds, sampling } = request;
   const toolCalls = call.tools && offerTools(call.tools, model, call.format?.grammar).calls;
   const isThought = 'messages' in call.input && !call.report?.thinkingInText;
-  const thinking = isThought ? thinkingBehind(model, promptIds) : undefined;
+  const thinking = isThought ? thinkingAfter(model, promptIds) : undefined;
   const facts: Facts = {
     ...{ uuid, requestId, createdMs, modelId, numericsId },
     // The parts of its time are not kept.
@@ -202,14 +202,9 @@ async function answerKept(c: Context, opened: OpenedAnswer, last: number): Promi
   const { call, encoding, facts } = opened;
   if (call.isStreamed) return streamKept(c, opened, last);
   if (call.durable === 'background') return answerStage(c, opened);
-  const whole = new WholeAnswer(1);
-  const text = readKept(
-    opened,
-    { onPart: (part) => whole.onPart(part, 0), onFailure: (error) => whole.onError(error) },
-    () => whole.onError(stopping()),
-  );
-  const choices = await whileWanted(c.req.raw.signal, text, whole);
-  return c.body(encoding.whole(facts, choices), 200, { 'content-type': JSON_TYPE });
+  return answerWhole(c, encoding, facts, (whole) => {
+    return readKept(opened, whole, () => whole.onError(stopping()));
+  });
 }
 
 /** The events after the last one that the client has, past and future ones. */
@@ -219,7 +214,7 @@ export function streamKept(c: Context, opened: OpenedAnswer, last: number): Resp
   const encoder = encoding.stream(facts, new NumberedOutlet(stream, encoding, last));
   // When this process stops, the job goes on in the next one, and so does its client's reading. So the stream is cut,
   // without an event that says that the job has ended.
-  return stream.respond(readKept(opened, encoder, () => stream.cut()));
+  return stream.respond(readKept(opened, sinkOf(encoder), () => stream.cut()));
 }
 
 /** The answer as it is now: in progress, or as its last event has it. */
@@ -232,14 +227,14 @@ export async function answerStage(c: Context, opened: OpenedAnswer): Promise<Res
     };
     const encoder = encoding.stages?.(facts, onStage, resolve);
     if (encoder === undefined || durable.endedMs === undefined) resolve();
-    else readKept(opened, encoder, resolve);
+    else readKept(opened, sinkOf(encoder), resolve);
   });
   return c.body(body, 200, { 'content-type': JSON_TYPE });
 }
 
 function readKept(
   { durable: { log, record }, facts, thinking, toolCalls }: OpenedAnswer,
-  encoder: EventEncoder,
+  sink: MergedSink,
   onSuspended: () => void,
 ): TextStream {
   const { request, stop } = record;
@@ -247,8 +242,8 @@ function readKept(
   const { tokenizer } = facts;
   const options = { tokenizer, stop, minTokens: request.minTokens, thinking, toolCalls };
   return new TextStream(runner, request, options, {
-    onPart: (part) => encoder.onPart(part, 0),
-    onError: (thrown) => encoder.onFailure(toApiError(thrown)),
+    onPart: (part) => sink.onPart(part, 0),
+    onError: (thrown) => sink.onError(thrown),
   });
 }
 
@@ -256,4 +251,113 @@ function stopping(): GenerationError {
   const message =
     'The server is stopping; the job goes on in the next one. Send the request again with the same Idempotency-Key, or read the events of the job.';
   return new GenerationError('NOT_READY', message, { retriable: true });
+}
+
+/** A stream in the form that the API gives it. */
+export function streamOf(c: Context, { form }: Pick<Encoding, 'form'>): ResponseStream {
+  return form === undefined ? eventStream(c) : new ResponseStream(c, form.type, form);
+}
+
+/**
+ * Numbers events from 0, and leaves out those up to `last`, which the client has. Server-sent events get their numbers as ids,
+ * MessagePack has them as members, and lines are counted by their readers.
+ */
+class NumberedOutlet implements EventOutlet {
+  readonly #outlet: EventOutlet;
+  readonly #last: number;
+  readonly #hasIds: boolean;
+  nextId = 0;
+
+  constructor(outlet: EventOutlet, { form }: Pick<Encoding, 'form'>, last: number) {
+    this.#outlet = outlet;
+    this.#last = last;
+    this.#hasIds = form === undefined;
+  }
+
+  write(text: string): void {
+    const id = this.nextId++;
+    if (id > this.#last) this.#outlet.write(this.#hasIds ? `id: ${id}\n${text}` : text);
+  }
+
+  end(): void {
+    this.#outlet.end();
+  }
+}
+
+/** The encoder as a sink. Failures are logged as they are; the client sees only what toApiError lets through. */
+export function sinkOf(encoder: EventEncoder, log: Partial<CallLog> = {}): MergedSink {
+  return {
+    onPart: (part, index) => {
+      if (part.end !== undefined) log.ended?.(part.end);
+      encoder.onPart(part, index);
+    },
+    onError: (thrown) => {
+      log.failed?.(thrown);
+      encoder.onFailure(toApiError(thrown));
+    },
+  };
+}
+
+/** Answers when the answer is complete. begin: has the sink get it. */
+export async function answerWhole(
+  c: Context,
+  encoding: Encoding,
+  facts: Facts,
+  begin: (sink: WholeAnswer) => Pick<OpenText, 'cancel'>,
+): Promise<Response> {
+  const whole = new WholeAnswer(facts.numChoices);
+  const choices = await whileWanted(c.req.raw.signal, begin(whole), whole);
+  return c.body(encoding.whole(facts, choices), 200, { 'content-type': JSON_TYPE });
+}
+
+/**
+ * The header by which a request that is sent again gets the job of the first one. It is obeyed where a job is kept, and refused
+ * elsewhere, since nothing else can be answered twice alike.
+ */
+const KEY_HEADER = 'Idempotency-Key';
+/** 1 to 255 characters. */
+const PLAIN_KEY = /^[\x21-\x7e]{1,255}$/;
+/**
+ * Undefined without the header. body: as it was parsed; durable: the field that asks for the job to be kept. Throws a 400 for a
+ * header that cannot be obeyed.
+ */
+export function idempotencyOf(c: Context, body: unknown, durable: Call['durable']): Idempotency | undefined {
+  const sent = c.req.header(KEY_HEADER);
+  if (sent === undefined) return undefined;
+  if (durable === undefined)
+    throw keyRefusal(
+      'unsupported_parameter',
+      `${KEY_HEADER} is not supported here without durable; leave it out`,
+    );
+  if (!PLAIN_KEY.test(sent))
+    throw keyRefusal('invalid_request', `${KEY_HEADER} must have 1 to 255 visible ASCII characters`);
+  const digest = createHash('sha256').update(jsonText(body)).digest('hex');
+  return {
+    key: Buffer.from(keptDigestOf(`${callersOf(c)[0]} ${c.req.path} ${sent}`)).toString('hex'),
+    body: digest,
+  };
+}
+
+/** Throws a 409 if a job was begun with the same key and another body. kept: what the job keeps. */
+function requireSameBody(kept: Idempotency, { body }: Idempotency): void {
+  if (kept.body === body) return;
+  const message = `${KEY_HEADER} was sent before with another body; send the same body, or another key`;
+  throw new ApiError({ status: 409, code: 'idempotency_key_reused', message, param: KEY_HEADER });
+}
+
+/** Refuses the header on other routes than these, which keep jobs and check it themselves. */
+export function refuseIdempotencyKey(keeping: readonly string[]): MiddlewareHandler {
+  return async (c, next) => {
+    const isRefused = c.req.method === 'POST' && !keeping.includes(c.req.path);
+    if (isRefused && c.req.header(KEY_HEADER) !== undefined)
+      throw keyRefusal(
+        'unsupported_parameter',
+        `${KEY_HEADER} is not supported here: no job is kept; leave it out`,
+      );
+    await next();
+  };
+}
+
+function keyRefusal(code: string, message: string): ApiError {
+  return new ApiError({ status: 400, code, message, param: KEY_HEADER });
 }

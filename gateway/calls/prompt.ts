@@ -1,4 +1,4 @@
-import { ApiError } from '../errors/api-error.ts';
+import { ApiError, invalidField } from '../errors/api-error.ts';
 import type { Model } from '../models/model.ts';
 import type { ServedModel } from '../models/model-registry.ts';
 import {
@@ -51,28 +51,20 @@ export function tokensLeft(promptIds: readonly number[], limit: ContextLimit, fi
   if (length === 0) throw noTokens(field);
   const left = limit.maxModelLen - length;
   if (left <= 0) throw tooLong(field, `${length}`, limit);
-  if (length > maxTokensIn) {
-    const message = `This server's maximum prompt length is ${maxTokensIn} tokens, but ${field} takes ${length}; send less`;
-    throw contextError(field, maxTokensIn, message);
-  }
+  const most = `This server's maximum prompt length is ${maxTokensIn} tokens`;
+  if (length > maxTokensIn) throw contextError(field, maxTokensIn, most, length);
   return Math.min(left, maxTokensOut);
 }
 
 /** Throws a 400 unless the ids fit into the context. It is for texts without an answer, which may fill the context. */
 export function requireInContext(ids: readonly number[], { maxModelLen }: ContextLimit, field: string): void {
   if (ids.length === 0) throw noTokens(field);
-  if (ids.length <= maxModelLen) return;
-  throw contextError(
-    field,
-    maxModelLen,
-    `${maximum(maxModelLen)}, but ${field} takes ${ids.length}; send less`,
-  );
+  if (ids.length > maxModelLen) throw contextError(field, maxModelLen, maximum(maxModelLen), ids.length);
 }
 
 function noTokens(field: string): ApiError {
   const message = `${field} is empty for this model: it has no tokens`;
-  const fieldErrors = [{ field, constraint: 'tokens(1..)', message }];
-  return new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+  return invalidField({ field, constraint: 'tokens(1..)', message });
 }
 
 /** The smaller of `max_tokens` and what tokensLeft() gave. Throws a 400 if `min_tokens` do not fit. */
@@ -88,10 +80,8 @@ export function maxTokensWithin(
       ? `This server's maximum answer length is ${left} tokens`
       : `${maximum(maxModelLen)}, of which ${left} remain after the prompt`;
   const message = `${room}, but min_tokens asks for ${minTokens}`;
-  const fieldErrors = [
-    { field: 'min_tokens', constraint: `range(0..=${left})`, message, value: String(minTokens) },
-  ];
-  throw new ApiError({ status: 400, code: 'context_length_exceeded', message, fieldErrors });
+  const fault = { field: 'min_tokens', constraint: `range(0..=${left})`, message, value: String(minTokens) };
+  throw invalidField({ code: 'context_length_exceeded', ...fault });
 }
 
 /**
@@ -124,7 +114,7 @@ export function requireIds(
 ): readonly number[] {
   if (encoded === undefined)
     throw new Error(`${field} was not encoded, though no prompt before it is refused.`);
-  if ('leastTokens' in encoded) throw contextExceeded(field, encoded.leastTokens, limit);
+  if ('leastTokens' in encoded) throw tooLong(field, `at least ${encoded.leastTokens}`, limit);
   return encoded;
 }
 
@@ -139,24 +129,15 @@ export async function encodePrompt(
   return requireIds(encoded, limit, field);
 }
 
-/** The error for a prompt whose tokens were not counted, because there are too many in any case. */
-function contextExceeded(field: string, leastTokens: number, info: ContextLimit): ApiError {
-  return tooLong(field, `at least ${leastTokens}`, info);
-}
-
+/** numTokens: "at least" so many if they were not counted, because there are too many in any case. */
 function tooLong(field: string, numTokens: string, { maxModelLen }: ContextLimit): ApiError {
-  const message = `${maximum(maxModelLen)}, of which an answer needs at least one, but ${field} takes ${numTokens}; send less`;
-  return contextError(field, maxModelLen, message);
+  const most = `${maximum(maxModelLen)}, of which an answer needs at least one`;
+  return contextError(field, maxModelLen, most, numTokens);
 }
 
-function contextError(field: string, maxModelLen: number, sentence: string): ApiError {
-  const message = `${sentence} (context_length_exceeded)`;
-  return new ApiError({
-    status: 400,
-    code: 'context_length_exceeded',
-    message,
-    fieldErrors: [{ field, constraint: `context(${maxModelLen})`, message }],
-  });
+function contextError(field: string, max: number, most: string, numTokens: number | string): ApiError {
+  const message = `${most}, but ${field} takes ${numTokens}; send less (context_length_exceeded)`;
+  return invalidField({ code: 'context_length_exceeded', field, constraint: `context(${max})`, message });
 }
 
 /**
@@ -186,8 +167,7 @@ export function requireKnownIds(
   if (index < 0) return;
   const field = fieldOf(index);
   const message = `${field} is token ${ids[index]}, but the vocabulary ends at ${vocabSize - 1}`;
-  const fieldErrors = [{ field, constraint: `range(0..${vocabSize})`, message, value: String(ids[index]) }];
-  throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+  throw invalidField({ field, constraint: `range(0..${vocabSize})`, message, value: String(ids[index]) });
 }
 
 export function requireKnownBiases(biases: ReadonlyMap<number, number>, vocabSize: number): void {
@@ -215,8 +195,7 @@ function requireDrawable(request: TokenConstraints, stopIds: readonly number[], 
   if (isDrawable) return;
   const field = isLimited ? 'allowed_token_ids' : 'banned_token_ids';
   const message = `${field} leaves no token that can be generated: each one is banned, or is a stop token and min_tokens is above 0`;
-  const fieldErrors = [{ field, constraint: 'drawable', message }];
-  throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+  throw invalidField({ field, constraint: 'drawable', message });
 }
 
 /**
@@ -263,15 +242,9 @@ async function rendering<Prompt>(
   try {
     return await render(model.chatTemplate);
   } catch (error) {
-    if (error instanceof PromptTooLongError) throw contextExceeded(field, error.leastTokens, limit);
+    if (error instanceof PromptTooLongError) throw tooLong(field, `at least ${error.leastTokens}`, limit);
     if (!(error instanceof ChatTemplateError)) throw error;
     const message = `The model's chat template refuses these messages: ${error.message}`;
-    throw new ApiError({
-      status: 400,
-      code: 'chat_template_error',
-      message,
-      param: field,
-      cause: error,
-    });
+    throw new ApiError({ status: 400, code: 'chat_template_error', message, param: field, cause: error });
   }
 }

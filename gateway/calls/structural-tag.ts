@@ -48,7 +48,7 @@ export function formatOfGrammar({ kind, source }: Grammar): object {
 const breaks = { type: 'regex', pattern: '\\n{0,2}' };
 
 /** A structural tag that allows any thinking, and applies the grammar to the answer after it. */
-export function grammarBehindThinking(grammar: Grammar, { format, isOpen }: Thinking): Grammar {
+export function grammarAfterThinking(grammar: Grammar, { format, isOpen }: Thinking): Grammar {
   const answer = formatOfGrammar(grammar);
   const begin = isOpen ? '' : format.begin;
   const thought = { type: 'tag', begin, content: { type: 'any_text' }, end: format.end };

@@ -1,4 +1,4 @@
-import { ApiError, shown } from '../errors/api-error.ts';
+import { shown, unsupported } from '../errors/api-error.ts';
 import { decodeAll } from '../generation/text-decoder.ts';
 import { type Thinking, thinkingLimit } from '../generation/thinking-parser.ts';
 import type { Model } from '../models/model.ts';
@@ -6,12 +6,12 @@ import type { ChatMessage, RenderOptions } from '../prompt/chat-template.ts';
 import { promptEndOf, type ThinkingFormat } from '../prompt/thinking-format.ts';
 import type { GenerateRequest, ThinkingLimit } from '../runner/runner.ts';
 import { type ContextLimit, renderChat } from './prompt.ts';
-import { grammarBehindThinking } from './structural-tag.ts';
+import { grammarAfterThinking } from './structural-tag.ts';
 
 /** Models that think before they answer: whether an answer thinks, for how many tokens, and how its thinking is found. */
 
 /** What a request of any API asks of thinking. */
-export interface ThinkingWish {
+export interface ThinkingParams {
   /** Undefined: the template decides. */
   readonly isOn?: boolean | undefined;
   /** For templates that read an effort. */
@@ -42,7 +42,7 @@ export async function renderThinking(
   limit: ContextLimit,
   messages: readonly ChatMessage[],
   options: RenderOptions,
-  wish: ThinkingWish,
+  wish: ThinkingParams,
   field: string,
 ): Promise<ThinkingPrompt> {
   const format = formatOf(model);
@@ -52,7 +52,7 @@ export async function renderThinking(
   }
   const variables = { ...variablesOf(wish), ...options.variables };
   const promptIds = await renderChat(model, limit, messages, { ...options, variables }, field);
-  const thinking = thinkingBehind(model, promptIds);
+  const thinking = thinkingAfter(model, promptIds);
   if (thinking === undefined) return { promptIds };
   const goesOn = options.continuesLast === true || options.addsGenerationPrompt === false;
   if (wish.isOn !== false || goesOn) return { promptIds, thinking };
@@ -63,7 +63,7 @@ export async function renderThinking(
 }
 
 /** How the answer to an earlier rendered prompt thinks; undefined if it does not. */
-export function thinkingBehind(model: Asked, promptIds: readonly number[]): Thinking | undefined {
+export function thinkingAfter(model: Asked, promptIds: readonly number[]): Thinking | undefined {
   const format = formatOf(model);
   if (format === undefined) return undefined;
   const end = promptEndOf(format, tailOf(model, promptIds));
@@ -80,7 +80,7 @@ function closedBehind(tail: string, { end }: ThinkingFormat): string {
 }
 
 /** The variables by which templates know these settings. chat_template_kwargs of the request override them. */
-function variablesOf({ isOn, effort }: ThinkingWish): Record<string, unknown> {
+function variablesOf({ isOn, effort }: ThinkingParams): Record<string, unknown> {
   return {
     ...(isOn === undefined ? {} : { enable_thinking: isOn, thinking: isOn }),
     ...(effort === undefined ? {} : { reasoning_effort: effort }),
@@ -88,17 +88,17 @@ function variablesOf({ isOn, effort }: ThinkingWish): Record<string, unknown> {
 }
 
 /** Fits the request to the runner to an answer that thinks. structure: grammar and vocabulary of the answer after the thinking. */
-export function askedBehind(
+export function withThinkingConstraints(
   structure: Pick<GenerateRequest, 'grammar' | 'vocabulary'>,
   { thinking }: ThinkingPrompt,
-  { maxTokens }: ThinkingWish,
+  { maxTokens }: ThinkingParams,
   model: Asked,
 ): Pick<GenerateRequest, 'grammar' | 'vocabulary' | 'thinkingLimit'> {
   if (thinking === undefined) return structure;
   const { grammar } = structure;
   return {
     ...structure,
-    ...(grammar === undefined ? {} : { grammar: grammarBehindThinking(grammar, thinking) }),
+    ...(grammar === undefined ? {} : { grammar: grammarAfterThinking(grammar, thinking) }),
     ...(maxTokens === undefined ? {} : { thinkingLimit: limitOf(thinking, maxTokens, model) }),
   };
 }
@@ -126,13 +126,13 @@ export function hasThinking(model: Asked): boolean {
 }
 
 /** The fields about thinking that the model ignores, because it does not think. */
-export function ignoredHints(model: Asked, { hints = [] }: ThinkingWish): readonly string[] {
+export function ignoredHints(model: Asked, { hints = [] }: ThinkingParams): readonly string[] {
   return hasThinking(model) ? [] : hints;
 }
 
 /** Throws a 400 if the request has a field that only a model that thinks can obey. */
-export function requireNothing({ id }: Asked, { field }: ThinkingWish): void {
+export function requireNothing({ id }: Asked, { field }: ThinkingParams): void {
   if (field === undefined) return;
   const message = `"${shown(id)}" does not support reasoning, so ${field} cannot be used: its chat template has no <think> and </think>. Leave the field out.`;
-  throw new ApiError({ status: 400, code: 'unsupported_parameter', message, param: field });
+  throw unsupported(field, message);
 }

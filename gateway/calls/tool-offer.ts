@@ -1,5 +1,5 @@
-import { ApiError, shown } from '../errors/api-error.ts';
-import { spellingsOf } from '../generation/spellings.ts';
+import { ApiError, shown, unsupported } from '../errors/api-error.ts';
+import { tokenBytesOf } from '../generation/token-bytes.ts';
 import { type CallSyntax, markOf } from '../generation/tool-call-parser.ts';
 import type { Model } from '../models/model.ts';
 import type { ToolDefinition } from '../prompt/chat-template.ts';
@@ -27,7 +27,7 @@ export interface AllowedTools {
   readonly names: readonly string[];
 }
 
-export interface ToolWish {
+export interface ToolParams {
   readonly tools: readonly Tool[];
   /** A name must be the name of one of the tools. */
   readonly choice: ToolChoice;
@@ -51,7 +51,7 @@ type Asked = Pick<Model, 'id' | 'chatTemplate' | 'tokenizer'>;
  * the choice "none" the returned grammar does not include form, and the caller must use form itself.
  */
 export function offerTools(
-  { tools, choice, allowed, isParallel }: ToolWish,
+  { tools, choice, allowed, isParallel }: ToolParams,
   model: Asked,
   form?: Grammar,
 ): ToolOffer {
@@ -92,7 +92,7 @@ function writtenParameters(
         return [name, new WrittenParameters(parameter, parameters, maxJsonWhitespace)];
       } catch (error) {
         if (!(error instanceof UnwritableSchema)) throw error;
-        throw refusal('tools', `The schema of the parameters of the tool "${name}" ${error.message}.`);
+        throw unsupported('tools', `The schema of the parameters of the tool "${name}" ${error.message}.`);
       }
     }),
   );
@@ -146,7 +146,7 @@ function formatOf(model: Asked): ToolCallFormat {
   const toolUse = chatTemplate?.toolUse ?? 'none';
   if (toolUse === 'none') throw noTools(model, 'tools', 'tools');
   if (toolUse === 'unknown')
-    throw refusal(
+    throw unsupported(
       'tools',
       `The chat template of the model "${shown(id)}" calls tools in an unsupported format; ` +
         'supported are those of Hermes and Qwen (JSON in <tool_call>), of Qwen3-Coder and GLM (XML in it), ' +
@@ -154,7 +154,7 @@ function formatOf(model: Asked): ToolCallFormat {
     );
   const control = unreadableIn(toolUse, tokenizer);
   if (control === undefined) return toolUse;
-  throw refusal(
+  throw unsupported(
     'tools',
     `The model "${shown(id)}" writes ${control} as a control token, which answers do not show as text: its tool calls cannot be read.`,
   );
@@ -162,11 +162,7 @@ function formatOf(model: Asked): ToolCallFormat {
 
 function noTools({ id }: Asked, field: string, what: string): ApiError {
   const message = `The chat template of the model "${shown(id)}" does not support tools; use a model whose template does, or send no ${what}.`;
-  return refusal(field, message);
-}
-
-function refusal(param: string, message: string): ApiError {
-  return new ApiError({ status: 400, code: 'unsupported_parameter', message, param });
+  return unsupported(field, message);
 }
 
 /** The form of an answer. field: its name in the body. */
@@ -204,10 +200,10 @@ async function structureBy(
     throw new ApiError({ status: 400, code: 'invalid_request', message, param: name });
   }
   try {
-    return { grammar, vocabulary: await spellingsOf(tokenizer) };
+    return { grammar, vocabulary: await tokenBytesOf(tokenizer) };
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     const message = `${name} cannot be followed with this model: ${error.message}`;
-    throw new ApiError({ status: 400, code: 'unsupported_parameter', message, param: name, cause: error });
+    throw unsupported(name, message, error);
   }
 }

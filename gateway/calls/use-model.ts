@@ -21,7 +21,7 @@ export interface UsableModel {
   readonly api: string;
 }
 
-export interface ModelWish {
+export interface ModelParams {
   /** The name in the request; undefined: the default model. */
   readonly name?: string | undefined;
   /** Milliseconds since 1970. */
@@ -47,26 +47,26 @@ const loadingNoticeMs = 1000;
 export async function useModel(
   c: Context,
   deps: RouteDeps,
-  wish: ModelWish,
+  wanted: ModelParams,
   answer: (usable: UsableModel) => Response | Promise<Response>,
 ): Promise<Response> {
   const { clock = systemClock, models } = deps;
-  const { name, failureEvent } = wish;
-  const wanted = models.sole ?? findModel(name, deps);
+  const { name, failureEvent } = wanted;
+  const served = models.sole ?? findModel(name, deps);
   let isAcquired = false;
-  const answered = answerBy(c, deps, wish, (usable) => {
+  const answered = answerBy(c, deps, wanted, (usable) => {
     isAcquired = true;
     return answer(usable);
   });
-  if (wish.onFailed !== undefined) answered.catch(wish.onFailed);
-  if (wanted.residency.state === 'loaded' || failureEvent === undefined) return answered;
+  if (wanted.onFailed !== undefined) answered.catch(wanted.onFailed);
+  if (served.residency.state === 'loaded' || failureEvent === undefined) return answered;
   // During this wait the request can still be refused with an HTTP status.
   const isAnswered = await settlesWithin(answered.then(settled, settled), loadingNoticeMs, clock);
   if (isAnswered || isAcquired) return answered;
   const logFailure = failureLog(deps.log, c);
   return streamWhileLoading(c, answered, {
     clock,
-    progress: () => progressOf(wanted),
+    progress: () => progressOf(served),
     failure: (thrown) => {
       logFailure(thrown);
       return failureEvent(toApiError(thrown));
@@ -79,7 +79,7 @@ const settled = (): void => {};
 async function answerBy(
   c: Context,
   deps: RouteDeps,
-  { name, deadlineMs, signal: wanted }: ModelWish,
+  { name, deadlineMs, signal: wanted }: ModelParams,
   answer: (usable: UsableModel) => Response | Promise<Response>,
 ): Promise<Response> {
   const { signal: present } = c.req.raw;

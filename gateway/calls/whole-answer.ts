@@ -1,6 +1,5 @@
 import type { MergedSink, OpenText } from '../generation/merge-streams.ts';
-import type { SentToken } from '../generation/sent-tokens.ts';
-import type { AnswerEnd, AnswerPart } from '../generation/text-stream.ts';
+import type { AnswerEnd, AnswerPart, SentToken } from '../generation/text-stream.ts';
 import { appendCalls, type CallPiece } from '../generation/tool-call-parser.ts';
 import { cancelled } from '../runner/runner.ts';
 

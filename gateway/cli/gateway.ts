@@ -1,4 +1,4 @@
-import { CAPABILITIES } from '../api/operator/answers.ts';
+import { CAPABILITIES } from '../api/operator/health.ts';
 import { answerOutside, answerUnreadable } from '../api/outside-answers.ts';
 import { type Config, NO_JOURNAL } from '../config/config.ts';
 import { BindError, ExitCode } from '../errors/exit-code.ts';

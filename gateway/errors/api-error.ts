@@ -60,6 +60,19 @@ export class ApiError extends Error {
   }
 }
 
+/** A 400 for one field. */
+export function invalidField({
+  code = 'invalid_request',
+  ...fault
+}: FieldError & { readonly code?: string }): ApiError {
+  return new ApiError({ status: 400, code, message: fault.message, fieldErrors: [fault] });
+}
+
+/** A 400 for a field that cannot be obeyed here, or with this model. */
+export function unsupported(param: string, message: string, cause?: unknown): ApiError {
+  return new ApiError({ status: 400, code: 'unsupported_parameter', message, param, cause });
+}
+
 /**
  * The value of x-should-retry, which OpenAI's clients obey before any rule of their own. It is never true after a time
  * limit: a server that is too slow for a request would get it three times.

@@ -1,6 +1,6 @@
 import { ApiError, shown } from '../errors/api-error.ts';
-import { spellingsOf } from '../generation/spellings.ts';
 import type { Thinking, ThinkingLimitFacts } from '../generation/thinking-parser.ts';
+import { tokenBytesOf } from '../generation/token-bytes.ts';
 import type { Journal, JournalEntry, JournalStats } from '../journal/journal.ts';
 import { JournalRefusal, JournalUnavailable } from '../journal/journal-error.ts';
 import { emptyContent, type Idempotency, type JobRecord } from '../journal/records.ts';
@@ -419,7 +419,7 @@ export class Jobs {
       if (model === undefined || info === undefined || state !== 'ready') return false;
       requireSame('model', request.modelIdentity, info.modelIdentity);
       requireSame('numerics of the runner', job.numericsId, info.numericsId);
-      const vocabulary = request.grammar === undefined ? undefined : await spellingsOf(model.tokenizer);
+      const vocabulary = request.grammar === undefined ? undefined : await tokenBytesOf(model.tokenizer);
       // A job that has ended would stay the suspect that runs: no progress of it follows.
       if (job.job.isOver) return false;
       if (job.numDeaths > 0 ? !this.#runAlone(job) : this.#hasSuspectsOf(name)) return false;

@@ -4,15 +4,15 @@ import { shouldRetry } from '../../errors/api-error.ts';
 import { tellIgnored } from '../../server/ignored-fields.ts';
 import { json, jsonOrEvents, type RouteDeps, type RouteGroup } from '../../server/route-group.ts';
 import { readJson } from '../json.ts';
-import { answering, requestId } from '../route.ts';
+import { calling, post, requestId } from '../route.ts';
 import {
   anthropicErrorBody,
   anthropicErrorSchema,
   messageEventSchemas,
   messageSchema,
   tokenCountSchema,
-} from './answers.ts';
-import { countSchema, messagesSchema, parseCount, parseMessages } from './messages-request.ts';
+} from './message.ts';
+import { counted, messages } from './request.ts';
 
 /** Anthropic's API. Its paths have the prefix of OpenAI's, so its group comes first. */
 export const anthropicGroup: RouteGroup = {
@@ -23,26 +23,21 @@ export const anthropicGroup: RouteGroup = {
   // Anthropic's clients look for the id under the second name.
   begin: requestId('request-id'),
   operations: [
-    {
-      method: 'post',
-      path: '/v1/messages',
-      summary: 'The next message of a conversation, by Anthropic’s API',
-      handler: answering(parseMessages),
-      body: messagesSchema,
-      answers: {
-        200: jsonOrEvents('A message, or the events from message_start to message_stop.', messageSchema, {
-          named: { ...messageEventSchemas, error: anthropicErrorSchema },
-        }),
-      },
-    },
-    {
-      method: 'post',
-      path: '/v1/messages/count_tokens',
-      summary: 'How many tokens a conversation has',
-      handler: counting,
-      body: countSchema,
-      answers: { 200: json('input_tokens.', tokenCountSchema) },
-    },
+    calling(
+      '/v1/messages',
+      'The next message of a conversation, by Anthropic’s API',
+      messages,
+      jsonOrEvents('A message, or the events from message_start to message_stop.', messageSchema, {
+        named: { ...messageEventSchemas, error: anthropicErrorSchema },
+      }),
+    ),
+    post(
+      '/v1/messages/count_tokens',
+      'How many tokens a conversation has',
+      counting,
+      counted.body,
+      json('input_tokens.', tokenCountSchema),
+    ),
   ],
   errorSchema: anthropicErrorSchema,
   errorAnswer: (c, error) => {
@@ -53,7 +48,7 @@ export const anthropicGroup: RouteGroup = {
 
 function counting(deps: RouteDeps): Handler {
   return async (c) => {
-    const { call, ignored } = parseCount(await readJson(c));
+    const { call, ignored } = counted.parse(await readJson(c));
     tellIgnored(c, deps.log, ignored);
     return c.json({ input_tokens: await countTokens(c, deps, call) });
   };

@@ -1,42 +1,111 @@
-import type { EventEncoder, EventOutlet, Facts } from '../../calls/call.ts';
+import type { Context } from 'hono';
+import { accepts } from 'hono/accepts';
+import * as z from 'zod';
+import type { Encoding, EventEncoder, EventOutlet, Facts } from '../../calls/call.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
+import { jsonText } from '../../json/json-text.ts';
 import { GenerationError, type GenerationErrorCode } from '../../runner/runner.ts';
-import type { EndData, ErrorData, MetricsData, StartedData, TokenData } from './answers.ts';
+import { namedEvent } from '../../server/streams/sse.ts';
+import { mark, timingsSchema } from '../answer-fields.ts';
+import { MSGPACK_TYPE, packMsgpack } from '../msgpack.ts';
 
 /**
- * Makes the events of POST /execute: one `started`, then `token`s, with `metrics` among them if asked for, then exactly
- * one `end` or `error`, and nothing after. event-stream.ts has their two forms on the wire.
+ * The events of POST /execute: one `started`, then `token`s, with `metrics` among them if asked for, then exactly one `end` or
+ * `error`, and nothing after.
  */
 
-const ERROR_CODES: Record<GenerationErrorCode, ErrorData['code']> = {
+/** A 64-bit integer. The JSON has all of its digits. */
+const seed = z.bigint().meta({ type: 'integer' });
+
+const ids = z.array(z.int()).readonly().optional();
+
+/** The data of each event, by the event's name. */
+export const executeEventSchemas = {
+  started: z.object({
+    job_id: z.string(),
+    model: z.string(),
+    started_at: z.string().meta({ description: 'ISO 8601, UTC.' }),
+    seed: seed.meta({
+      type: 'integer',
+      description: 'The seed used: the request’s own, or the random one drawn for it.',
+    }),
+  }),
+  token: z.object({
+    t: z.string(),
+    i: z.int().meta({ description: 'Index in the answer of the token that completed the text.' }),
+    ids: ids.meta({ description: 'The tokens since the previous event; the last one is token i.' }),
+  }),
+  metrics: z.object({
+    tokens_per_sec: z.number().meta({ description: 'Since the previous event of this kind.' }),
+    vram_bytes: z.int(),
+  }),
+  end: z.object({
+    tokens_out: z.int(),
+    decode_time_ms: z.int(),
+    stop_reason: z.enum(['eos', 'stop_sequence', 'max_tokens', 'time_limit']),
+    stop_sequence_matched: z.string().nullable(),
+    seed,
+    cached_tokens: z.int().meta({ description: 'Tokens of the prompt that were found in the KV cache.' }),
+    continued_by: z.string().optional().meta({
+      description: 'The numerics id of the runner that ended the answer, if one with another began it.',
+    }),
+    timings: timingsSchema.optional(),
+    ids: ids.meta({
+      description: 'Tokens that no token event had, because they add no text, such as the end of the answer.',
+    }),
+  }),
+  error: z.object({
+    code: z.enum(['VRAM_OOM', 'CANCELLED', 'TIMEOUT', 'INVALID_REQUEST', 'INFERENCE_FAILED']),
+    message: z.string(),
+    retriable: z.boolean(),
+  }),
+};
+
+type Schemas = typeof executeEventSchemas;
+type Data<Name extends keyof Schemas> = Readonly<z.infer<Schemas[Name]>>;
+type NativeEvent = {
+  [Name in keyof Schemas]: { readonly event: Name; readonly data: Data<Name> };
+}[keyof Schemas];
+
+/** The body of a native error: all fields at fault, or a code and whether a retry can help. */
+export function nativeErrorBody(error: ApiError): object {
+  if (error.fieldErrors.length > 0) return { errors: error.fieldErrors };
+  return { code: error.code.toUpperCase(), message: error.message, retriable: error.retriable };
+}
+
+const fieldError = z.object({
+  field: z.string(),
+  constraint: z.string(),
+  message: z.string(),
+  value: z.string().optional(),
+});
+
+/** The forms of the body. */
+export const nativeErrorSchema = z
+  .union([
+    z.object({ errors: z.array(fieldError) }),
+    z.object({ code: z.string(), message: z.string(), retriable: z.boolean() }),
+  ])
+  .meta({ title: 'NativeError' });
+
+/** The codes of errors of a generation; of the others it is INFERENCE_FAILED. */
+const ERROR_CODES: Partial<Record<GenerationErrorCode, Data<'error'>['code']>> = {
   INVALID_REQUEST: 'INVALID_REQUEST',
   CANCELLED: 'CANCELLED',
   TIMEOUT: 'TIMEOUT',
   OUT_OF_MEMORY: 'VRAM_OOM',
-  QUEUE_FULL: 'INFERENCE_FAILED',
-  NOT_READY: 'INFERENCE_FAILED',
-  INFERENCE_FAILED: 'INFERENCE_FAILED',
-  GRAMMAR_FAILED: 'INFERENCE_FAILED',
-  RUNNER_CRASHED: 'INFERENCE_FAILED',
 };
 
-export type NativeEvent =
-  | { readonly event: 'started'; readonly data: StartedData }
-  | { readonly event: 'token'; readonly data: TokenData }
-  | { readonly event: 'metrics'; readonly data: MetricsData }
-  | { readonly event: 'end'; readonly data: EndData }
-  | { readonly event: 'error'; readonly data: ErrorData };
-
 /** A form of the events on the wire, in the encoding of the stream. id: the event's number, if it has one. */
-export interface EventForm {
+interface EventForm {
   /** Encodes `token`, the most frequent event, without an object for the event. */
-  token(data: TokenData, id: number | undefined): string;
+  token(data: Data<'token'>, id: number | undefined): string;
   event(event: NativeEvent, id: number | undefined): string;
 }
 
 /** What the events need of the request. */
-export interface ExecuteOptions {
+interface ExecuteOptions {
   readonly job_id: string;
   /** Whether `token` and `end` have the tokens' ids. */
   readonly token_ids: boolean;
@@ -47,7 +116,7 @@ export interface ExecuteOptions {
 const METRICS_INTERVAL_MS = 1000;
 
 /** Writes an answer as its events, from `started` to the terminal one. */
-export class ExecuteEvents implements EventEncoder {
+class ExecuteEvents implements EventEncoder {
   readonly #facts: Facts;
   readonly #form: EventForm;
   readonly #outlet: EventOutlet;
@@ -79,14 +148,27 @@ export class ExecuteEvents implements EventEncoder {
     }
     this.#writeMetrics(tokenIds.length, end !== undefined);
     if (end === undefined) return;
-    const ids = this.#idsUpTo(end.numTokens - 1);
-    this.#write(endEvent(end, this.#facts.elapsedMs(), this.#facts.seed, ids));
+    this.#write({ event: 'end', data: this.#end(end) });
     this.#outlet.end();
   }
 
   onFailure(error: ApiError): void {
     this.#write({ event: 'error', data: errorData(error) });
     this.#outlet.end();
+  }
+
+  #end(end: AnswerEnd): Data<'end'> {
+    return {
+      tokens_out: end.numTokens,
+      decode_time_ms: Math.round(this.#facts.elapsedMs()),
+      stop_reason: end.reason,
+      stop_sequence_matched: end.stopMatched,
+      seed: this.#facts.seed,
+      cached_tokens: end.numCachedTokens,
+      ...mark(end),
+      ...(end.timings && { timings: end.timings }),
+      ...this.#idsUpTo(end.numTokens - 1),
+    };
   }
 
   #writeMetrics(numTokens: number, isLast: boolean): void {
@@ -155,31 +237,47 @@ function joinSameToken(pieces: AnswerPart['pieces']): { text: string; index: num
   return joined;
 }
 
-function endEvent(
-  end: AnswerEnd,
-  decodeTimeMs: number,
-  seed: bigint,
-  ids: { ids?: readonly number[] },
-): NativeEvent {
+/** The data of the event `error`. */
+export function errorData({ cause, status, message, retriable }: ApiError): Data<'error'> {
+  const ofStatus = status === 504 ? 'TIMEOUT' : status < 500 ? 'INVALID_REQUEST' : 'INFERENCE_FAILED';
+  const code = cause instanceof GenerationError ? (ERROR_CODES[cause.code] ?? 'INFERENCE_FAILED') : ofStatus;
+  return { code, message, retriable };
+}
+
+/**
+ * Writes the events in the form that the client accepts: server-sent events, or consecutive MessagePack maps, in which the
+ * member `event` is the event's name. Both forms have the same events with the same values.
+ */
+export function executeEncoding(c: Context, request: ExecuteOptions): Encoding {
+  const supports = ['text/event-stream', MSGPACK_TYPE];
+  const type = accepts(c, { header: 'Accept', supports, default: 'text/event-stream' });
+  const form = type === MSGPACK_TYPE ? packed : serverSent;
   return {
-    event: 'end',
-    data: {
-      tokens_out: end.numTokens,
-      decode_time_ms: Math.round(decodeTimeMs),
-      stop_reason: end.reason,
-      stop_sequence_matched: end.stopMatched,
-      seed,
-      cached_tokens: end.numCachedTokens,
-      ...(end.continuedBy === undefined ? {} : { continued_by: end.continuedBy }),
-      ...(end.timings === undefined ? {} : { timings: end.timings }),
-      ...ids,
+    whole: () => {
+      throw new Error('All answers of /execute are streams.');
     },
+    stream: (facts, outlet) => new ExecuteEvents(request, facts, form, outlet),
+    ...(form === packed
+      ? { form: { type: MSGPACK_TYPE, encoding: 'latin1' } }
+      : { failureEvent: (error) => namedEvent('error', JSON.stringify(errorData(error))) }),
   };
 }
 
-/** The data of the event `error`. */
-export function errorData({ cause, status, message, retriable }: ApiError): ErrorData {
-  if (cause instanceof GenerationError) return { code: ERROR_CODES[cause.code], message, retriable };
-  if (status === 504) return { code: 'TIMEOUT', message, retriable };
-  return { code: status < 500 ? 'INVALID_REQUEST' : 'INFERENCE_FAILED', message, retriable };
+const serverSent: EventForm = {
+  token: ({ t, i, ids }) => {
+    const tail = ids === undefined ? '' : `,"ids":[${ids.join(',')}]`;
+    return `event: token\ndata: {"t":${JSON.stringify(t)},"i":${i}${tail}}\n\n`;
+  },
+  event: ({ event, data }) => namedEvent(event, jsonText(data)),
+};
+
+const packed: EventForm = {
+  token: (data, id) => pack({ event: 'token', data }, id),
+  event: pack,
+};
+
+/** Each character of the result is a byte. */
+function pack({ event, data }: NativeEvent, id: number | undefined): string {
+  const named = id === undefined ? { event } : { event, id };
+  return Buffer.from(packMsgpack({ ...named, ...data })).toString('latin1');
 }

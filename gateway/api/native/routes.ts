@@ -9,53 +9,54 @@ import * as fields from '../fields.ts';
 import { jobOperations } from '../jobs.ts';
 import { MSGPACK_TYPE } from '../msgpack.ts';
 import { errorOfUnknownPath } from '../outside-answers.ts';
+import { post } from '../route.ts';
+import { executeEventSchemas, nativeErrorBody, nativeErrorSchema } from './events.ts';
+import { DEADLINE_HEADER, executeBody, executeLog, parseExecute, readBody } from './execute.ts';
 import {
-  cancelledSchema,
-  detokenizedSchema,
-  executeEventSchemas,
-  nativeErrorBody,
-  nativeErrorSchema,
-  promptSchema,
-  tokenizedSchema,
-} from './answers.ts';
-import { applyTemplate, applyTemplateFields } from './apply-template.ts';
-import { executeLog } from './execute-log.ts';
-import { DEADLINE_HEADER, executeFields, parseExecute, readBody } from './execute-request.ts';
-import { detokenize, detokenizeSchema, tokenize, tokenizeSchema } from './tokenize.ts';
-
-const executeBody = z
-  .strictObject(executeFields)
-  .meta({ oneOf: [{ required: ['prompt'] }, { required: ['prompt_ids'] }] });
+  applyTemplate,
+  applyTemplateBody,
+  detokenize,
+  detokenizeBody,
+  tokenize,
+  tokenizeBody,
+} from './tokenize.ts';
 
 const EVENTS = { events: { named: executeEventSchemas } };
 
-const cancelSchema = z.strictObject({ job_id: fields.nonEmpty('job_id') });
+const cancelBody = z.strictObject({ job_id: fields.nonEmpty('job_id') });
+const cancelledSchema = z.object({ job_id: z.string() }).meta({ title: 'Cancelled' });
+
+const piece = z.union([z.string(), z.array(z.int())]);
+const tokenizedSchema = z
+  .object({ tokens: z.union([z.array(z.int()), z.array(z.object({ id: z.int(), piece }))]) })
+  .meta({ title: 'Tokens' });
+const detokenizedSchema = z.object({ content: z.string() }).meta({ title: 'Detokenized' });
+const promptSchema = z.object({ prompt: z.string() }).meta({ title: 'Prompt' });
 
 const operations: readonly Operation[] = [
-  {
-    method: 'post',
-    path: '/execute',
-    handler: executing,
-    summary: 'A prompt in, its continuation as events',
-    body: executeBody,
-    bodyTypes: [MSGPACK_TYPE],
-    headers: {
-      [DEADLINE_HEADER]:
-        'The time after which the answer is not wanted: Unix milliseconds, or ISO 8601 with a zone.',
+  post(
+    '/execute',
+    'A prompt in, its continuation as events',
+    executing,
+    executeBody.meta({ oneOf: [{ required: ['prompt'] }, { required: ['prompt_ids'] }] }),
+    {
+      description: 'started, any number of token and metrics, then one of end and error.',
+      content: { [SSE_TYPE]: EVENTS, [MSGPACK_TYPE]: EVENTS },
     },
-    answers: {
-      200: {
-        description: 'started, any number of token and metrics, then one of end and error.',
-        content: { [SSE_TYPE]: EVENTS, [MSGPACK_TYPE]: EVENTS },
+    {
+      bodyTypes: [MSGPACK_TYPE],
+      headers: {
+        [DEADLINE_HEADER]:
+          'The time after which the answer is not wanted: Unix milliseconds, or ISO 8601 with a zone.',
       },
     },
-  },
+  ),
   {
     method: 'post',
     path: '/cancel',
     handler: cancelling,
     summary: 'Ends a job',
-    body: cancelSchema,
+    body: cancelBody,
     bodyTypes: [MSGPACK_TYPE],
     answers: {
       202: json(
@@ -64,30 +65,27 @@ const operations: readonly Operation[] = [
       ),
     },
   },
-  {
-    method: 'post',
-    path: '/tokenize',
-    handler: tokenize,
-    summary: 'Text to the ids of its tokens',
-    body: tokenizeSchema,
-    answers: { 200: json('tokens: ids, or with_pieces objects of id and piece.', tokenizedSchema) },
-  },
-  {
-    method: 'post',
-    path: '/detokenize',
-    handler: detokenize,
-    summary: 'Ids of tokens to text',
-    body: detokenizeSchema.meta({ required: ['tokens'] }),
-    answers: { 200: json('content: the text.', detokenizedSchema) },
-  },
-  {
-    method: 'post',
-    path: '/apply-template',
-    handler: applyTemplate,
-    summary: 'A conversation as the prompt that the model reads',
-    body: z.strictObject(applyTemplateFields),
-    answers: { 200: json('prompt: the text.', promptSchema) },
-  },
+  post(
+    '/tokenize',
+    'Text to the ids of its tokens',
+    tokenize,
+    tokenizeBody,
+    json('tokens: ids, or with_pieces objects of id and piece.', tokenizedSchema),
+  ),
+  post(
+    '/detokenize',
+    'Ids of tokens to text',
+    detokenize,
+    detokenizeBody.meta({ required: ['tokens'] }),
+    json('content: the text.', detokenizedSchema),
+  ),
+  post(
+    '/apply-template',
+    'A conversation as the prompt that the model reads',
+    applyTemplate,
+    applyTemplateBody,
+    json('prompt: the text.', promptSchema),
+  ),
   {
     method: 'get',
     path: '/openapi.json',
@@ -108,7 +106,7 @@ function executing(deps: RouteDeps): Handler {
 /** The end of any job that has an id. */
 function cancelling(deps: RouteDeps): Handler {
   return async (c) => {
-    const { job_id } = parseBody(cancelSchema, await readBody(c));
+    const { job_id } = parseBody(cancelBody, await readBody(c));
     await deps.jobs.cancel(callersOf(c), job_id, cancelled());
     return c.json({ job_id }, 202);
   };

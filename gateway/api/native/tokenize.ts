@@ -1,17 +1,20 @@
 import type { Handler } from 'hono';
 import * as z from 'zod';
-import { requireKnownIds } from '../../calls/prompt.ts';
+import { renderChatText, requireKnownIds } from '../../calls/prompt.ts';
+import { requireToolTemplate } from '../../calls/tool-offer.ts';
 import { readModel } from '../../calls/use-model.ts';
 import { sharerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { tokenText } from '../../tokenizer/utf8.ts';
 import { parseBody } from '../body.ts';
+import { chatMessages, checkTemplateFields, renderOptions, templateFields } from '../conversation.ts';
 import * as fields from '../fields.ts';
 import { readJson } from '../json.ts';
 import { longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
+import { toolFields } from '../tools.ts';
 
-export const tokenizeSchema = z.strictObject({
+export const tokenizeBody = z.strictObject({
   content: z.string(),
   add_special: z.boolean().default(false),
   parse_special: z.boolean().default(true),
@@ -19,7 +22,7 @@ export const tokenizeSchema = z.strictObject({
   model: z.string().optional(),
 });
 
-export const detokenizeSchema = z.strictObject({
+export const detokenizeBody = z.strictObject({
   tokens: fields.tokenIds('tokens', 0, Number.POSITIVE_INFINITY),
   model: z.string().optional(),
 });
@@ -30,7 +33,7 @@ const PIECE_TOKENS = 1024;
 /** Text to ids, in llama-server's form. Works while no runner is up, as detokenize does. */
 export function tokenize(deps: RouteDeps): Handler {
   return async (c) => {
-    const { content, ...request } = parseBody(tokenizeSchema, await readJson(c));
+    const { content, ...request } = parseBody(tokenizeBody, await readJson(c));
     const { tokenizer } = await readModel(request.model, deps);
     const options = {
       addSpecial: request.add_special,
@@ -45,7 +48,7 @@ export function tokenize(deps: RouteDeps): Handler {
 
 export function detokenize(deps: RouteDeps): Handler {
   return async (c) => {
-    const { tokens, model } = parseBody(detokenizeSchema, await readJson(c));
+    const { tokens, model } = parseBody(detokenizeBody, await readJson(c));
     const { tokenizer } = await readModel(model, deps);
     requireKnownIds(tokens, tokenizer.vocabSize, (index) => `tokens.${index}`);
     const ids = new Uint32Array(tokens);
@@ -88,4 +91,42 @@ function piece(tokenizer: Tokenizer, id: number): string | number[] {
   const bytes = tokenizer.bytes(id);
   const { text, isText } = tokenText(bytes);
   return isText ? text : [...bytes];
+}
+
+export const applyTemplateBody = z
+  .strictObject({
+    messages: chatMessages,
+    model: z.string().optional(),
+    tools: toolFields.tools,
+    ...templateFields,
+  })
+  .superRefine((request, ctx) => checkTemplateFields(ctx, request));
+
+/** Renders a conversation to the prompt that a chat makes of it, in llama-server's form. Works while no runner is up. */
+export function applyTemplate(deps: RouteDeps): Handler {
+  return async (c) => {
+    const request = parseBody(applyTemplateBody, await readJson(c));
+    const model = await readModel(request.model, deps);
+    if (request.tools.length > 0) requireToolTemplate(model, 'tools');
+    const tools = request.tools.map(({ definition }) => definition);
+    const options = { ...renderOptions(request), tools, signal: c.req.raw.signal, caller: sharerOf(c) };
+    const prompt = await renderChatText(model, request.messages, options);
+    return longAnswer(c, deps.answerBudget, 2 * prompt.length, promptJson(prompt));
+  };
+}
+
+/**
+ * Makes the answer's JSON in pieces. A cut may split a surrogate pair: each half becomes an escape, and readers join
+ * them.
+ */
+function* promptJson(prompt: string): Generator<string> {
+  let json = '{"prompt":"';
+  for (let at = 0; at < prompt.length; at += PIECE_CHARACTERS) {
+    if (at > 0) {
+      yield json;
+      json = '';
+    }
+    json += JSON.stringify(prompt.slice(at, at + PIECE_CHARACTERS)).slice(1, -1);
+  }
+  yield `${json}"}`;
 }

@@ -1,8 +1,20 @@
 import * as z from 'zod';
+import {
+  callDigits,
+  type Encoding,
+  type EventEncoder,
+  type EventOutlet,
+  type Facts,
+} from '../../calls/call.ts';
+import { textOf } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
-import { endedByFields, markFields } from '../answer-fields.ts';
+import { type AnswerEnd, type AnswerPart, isCutShort } from '../../generation/text-stream.ts';
+import { appendCalls, type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
+import { jsonText, RawJson } from '../../json/json-text.ts';
+import { LINES_TYPE } from '../../server/route-group.ts';
+import { endedByFields, markFields, marks } from '../answer-fields.ts';
 
-/** The answers of Ollama's routes: the types that the encoders use, and the schemas in /openapi.json. */
+/** Answers of Ollama's generating routes: one object, or a line for each piece of text and a last one with the counts. */
 
 const call = z.object({
   id: z.string(),
@@ -13,6 +25,7 @@ const call = z.object({
     arguments: z.custom<object>().meta({ type: 'object' }),
   }),
 });
+type Call = z.infer<typeof call>;
 
 const message = z.object({
   role: z.literal('assistant'),
@@ -20,12 +33,12 @@ const message = z.object({
   thinking: z.string().optional(),
   tool_calls: z.array(call).optional(),
 });
-export type ChatMessageText = { readonly message: z.infer<typeof message> };
 const responseFields = { response: z.string(), thinking: z.string().optional() };
-export type ResponseText = z.infer<z.ZodObject<typeof responseFields>>;
+/** What the routes have in each line. */
+type Text = { readonly message: z.infer<typeof message> } | z.infer<z.ZodObject<typeof responseFields>>;
 
 const named = { model: z.string(), created_at: z.string() };
-export type NamedLine = z.infer<z.ZodObject<typeof named>>;
+type Line = z.infer<z.ZodObject<typeof named>> & Text;
 
 /** Members of the last line, or of the only one. */
 const endFields = {
@@ -40,82 +53,145 @@ const endFields = {
   ...endedByFields,
   ...markFields,
 };
-export type AnswerEndFields = z.infer<z.ZodObject<typeof endFields>>;
+type LastLine = Line & z.infer<z.ZodObject<typeof endFields>>;
 
+const more = { done: z.literal(false) };
 export const chatSchema = z.object({ ...named, message, ...endFields }).meta({ title: 'OllamaChat' });
-export const chatLineSchema = z
-  .object({ ...named, message, done: z.literal(false) })
-  .meta({ title: 'OllamaChatLine' });
+export const chatLineSchema = z.object({ ...named, message, ...more }).meta({ title: 'OllamaChatLine' });
 export const generateSchema = z
   .object({ ...named, ...responseFields, ...endFields })
   .meta({ title: 'OllamaGenerate' });
 export const generateLineSchema = z
-  .object({ ...named, ...responseFields, done: z.literal(false) })
+  .object({ ...named, ...responseFields, ...more })
   .meta({ title: 'OllamaGenerateLine' });
-
-export const embedSchema = z
-  .object({
-    model: z.string(),
-    embeddings: z.array(z.array(z.number())),
-    total_duration: z.int(),
-    load_duration: z.int(),
-    prompt_eval_count: z.int(),
-  })
-  .meta({ title: 'OllamaEmbed' });
-export const embeddingSchema = z
-  .object({ embedding: z.array(z.number()) })
-  .meta({ title: 'OllamaEmbedding' });
-
-export const versionSchema = z.object({ version: z.string() }).meta({ title: 'OllamaVersion' });
-
-const details = z.object({
-  format: z.enum(['gguf', 'safetensors']),
-  family: z.string(),
-  families: z.array(z.string()),
-  quantization_level: z.string().optional(),
-});
-export type Details = z.infer<typeof details>;
-
-/** The digest has 64 hexadecimal digits. */
-const names = { name: z.string(), model: z.string(), digest: z.string() };
-export type Names = z.infer<z.ZodObject<typeof names>>;
-
-const tag = z.object({
-  ...names,
-  modified_at: z.string(),
-  size: z.int().optional(),
-  details: details.optional(),
-});
-export const tagsSchema = z.object({ models: z.array(tag) }).meta({ title: 'OllamaTags' });
-export type Tags = z.infer<typeof tagsSchema>;
-
-const running = z.object({
-  ...names,
-  size: z.int(),
-  details,
-  size_vram: z.int(),
-  context_length: z.int(),
-});
-export const psSchema = z.object({ models: z.array(running) }).meta({ title: 'OllamaPs' });
-export type Ps = z.infer<typeof psSchema>;
-
-export const showAnswerSchema = z
-  .object({
-    modified_at: z.string(),
-    details,
-    /** Properties under their names in GGUF files. */
-    model_info: z.record(z.string(), z.union([z.string(), z.number()])),
-    capabilities: z.array(z.enum(['completion', 'tools', 'thinking', 'embedding'])),
-  })
-  .meta({ title: 'OllamaShow' });
-export type Show = z.infer<typeof showAnswerSchema>;
-
-export const pulledSchema = z.object({ status: z.literal('success') }).meta({ title: 'OllamaPulled' });
-export type Pulled = z.infer<typeof pulledSchema>;
 
 /** The error object. It is also the last line of a stream that has begun. */
 export const ollamaErrorSchema = z.object({ error: z.string() }).meta({ title: 'OllamaError' });
 
 export function ollamaErrorBody({ message }: ApiError): z.infer<typeof ollamaErrorSchema> {
   return { error: message };
+}
+
+/** What each line of an answer has. */
+export interface Form {
+  /** The name in the request. */
+  readonly model: string;
+  /** Makes the route's fields for a text, the tool calls in it, and the thinking before it, which may be undefined. */
+  readonly textAs: (text: string, calls: readonly Call[], thinking?: string) => Text;
+}
+
+interface Answer extends Form {
+  readonly facts: Facts;
+}
+
+export function answerEncoding(form: Form): Encoding {
+  return {
+    whole: (facts, [choice]) => {
+      if (choice === undefined) throw new Error('An answer has one choice.');
+      const { thought, text, calls, end } = choice;
+      // A call that is cut off is left out: its arguments would not be an object.
+      const whole = calls.slice(0, end.numCalls).map((piece) => wholeCall(facts, piece));
+      return jsonText(lastLine({ ...form, facts }, end, text, whole, thought));
+    },
+    stream: (facts, outlet) => new AnswerLines({ ...form, facts }, outlet),
+    form: { type: LINES_TYPE, encoding: 'utf8' },
+  };
+}
+
+function wholeCall({ uuid }: Facts, { index, name = '', arguments: given }: CallPiece): Call {
+  return {
+    id: `call_${callDigits(uuid)}_${index}`,
+    function: { index, name, arguments: new RawJson(given) },
+  };
+}
+
+/** nowMs: since 1970. */
+function line({ model, textAs }: Form, nowMs: number, ...text: Parameters<Form['textAs']>): Line {
+  return { model, created_at: new Date(nowMs).toISOString(), ...textAs(...text) };
+}
+
+function lastLine(
+  answer: Answer,
+  end: AnswerEnd,
+  text = '',
+  calls: readonly Call[] = [],
+  thinking?: string,
+): LastLine {
+  const { facts } = answer;
+  // The times of its parts are not known of an answer that is kept: all of it counts as the answer's.
+  const totalMs = end.timings?.total_ms ?? facts.elapsedMs();
+  const { prefill_ms = null, first_token_ms = 0 } = end.timings ?? {};
+  return {
+    ...line(answer, facts.now(), text, calls, thinking),
+    done: true,
+    done_reason: isCutShort(end) ? 'length' : 'stop',
+    total_duration: nanoseconds(facts.preparedInMs + totalMs),
+    load_duration: nanoseconds(facts.modelInMs),
+    prompt_eval_count: facts.numPromptTokens,
+    // By the runner's clock.
+    prompt_eval_duration: nanoseconds(prefill_ms ?? 0),
+    eval_count: end.numTokens,
+    eval_duration: nanoseconds(totalMs - (first_token_ms ?? totalMs)),
+    ...marks(end),
+  };
+}
+
+function nanoseconds(ms: number): number {
+  return Math.round(ms * 1e6);
+}
+
+/** The answer to a request without a prompt. load: the model is loaded; unload: it is not, or will not be when its requests are done. */
+export function emptyAnswer(form: Form, nowMs: number, done_reason: 'load' | 'unload'): LastLine {
+  return { ...line(form, nowMs, '', []), done: true, done_reason };
+}
+
+/** Writes a stream of lines. A failure becomes a line with an error, which clients raise: a stream never just stops. */
+class AnswerLines implements EventEncoder {
+  readonly #answer: Answer;
+  readonly #outlet: EventOutlet;
+  readonly #calls: CallPiece[] = [];
+  #numToldCalls = 0;
+
+  constructor(answer: Answer, outlet: EventOutlet) {
+    this.#answer = answer;
+    this.#outlet = outlet;
+  }
+
+  onPart({ thought, pieces, calls = [], numWholeCalls = 0, end }: AnswerPart): void {
+    if (thought !== undefined) this.#tell('', [], thought);
+    for (const item of inOrder(textOf(pieces), calls)) {
+      if (typeof item !== 'string') appendCalls(this.#calls, [item]);
+      else {
+        // Text comes after a call only when the call is complete.
+        this.#tellCalls(this.#calls.length);
+        this.#tell(item, []);
+      }
+    }
+    this.#tellCalls(numWholeCalls);
+    if (end === undefined) return;
+    this.#write(JSON.stringify(lastLine(this.#answer, end)));
+    this.#outlet.end();
+  }
+
+  onFailure(error: ApiError): void {
+    this.#write(JSON.stringify(ollamaErrorBody(error)));
+    this.#outlet.end();
+  }
+
+  /** Writes a line for each call that has none yet, until numCalls have one. */
+  #tellCalls(numCalls: number): void {
+    for (const call of this.#calls.slice(this.#numToldCalls, numCalls)) {
+      this.#tell('', [wholeCall(this.#answer.facts, call)]);
+      this.#numToldCalls++;
+    }
+  }
+
+  #tell(text: string, calls: readonly Call[], thinking?: string): void {
+    const told = { ...line(this.#answer, this.#answer.facts.now(), text, calls, thinking), done: false };
+    this.#write(calls.length === 0 ? JSON.stringify(told) : jsonText(told));
+  }
+
+  #write(json: string): void {
+    this.#outlet.write(`${json}\n`);
+  }
 }

@@ -17,7 +17,7 @@ const MAX_DIMENSIONS = 2 ** 16;
 const sharedFields = { model: fields.nonEmpty('model'), keep_alive: keepAlive, options };
 
 /** An empty text counts as none: the model is loaded, and there are no vectors. */
-export const embedFields = {
+export const embedBody = z.strictObject({
   ...sharedFields,
   input: fields
     .oneOrMany(
@@ -29,23 +29,33 @@ export const embedFields = {
   /** Whether a text that is too long loses its end; otherwise it is refused. */
   truncate: z.boolean().default(true),
   dimensions: fields.integer('dimensions', 1, MAX_DIMENSIONS).optional(),
-};
+});
 
-export const embeddingFields = { ...sharedFields, prompt: z.string().default('') };
+export const embeddingBody = z.strictObject({ ...sharedFields, prompt: z.string().default('') });
 
-const embedSchema = z.strictObject(embedFields);
-const embeddingSchema = z.strictObject(embeddingFields);
+export const embedSchema = z
+  .object({
+    model: z.string(),
+    embeddings: z.array(z.array(z.number())),
+    total_duration: z.int(),
+    load_duration: z.int(),
+    prompt_eval_count: z.int(),
+  })
+  .meta({ title: 'OllamaEmbed' });
+export const embeddingSchema = z
+  .object({ embedding: z.array(z.number()) })
+  .meta({ title: 'OllamaEmbedding' });
 
 /** POST /api/embed: vectors of several texts, scaled to a length of 1. */
 export function embedding(deps: RouteDeps): Handler {
   return async (c) => {
     const body = await readJsonText(c);
-    const request = parseBody(embedSchema, body);
+    const request = parseBody(embedBody, body);
     const { model, input: texts, dimensions, truncate: isCut, options: asked } = request;
     const beginMs = deps.monotonicNow();
     /** The nanoseconds since then. */
     const elapsed = (): number => Math.round((deps.monotonicNow() - beginMs) * 1e6);
-    tellIgnored(c, deps.log, ignoredByOllama(embedSchema, body, request, deps.isUnloadAllowed));
+    tellIgnored(c, deps.log, ignoredByOllama(embedBody, body, request, deps.isUnloadAllowed));
     return answer(c, deps, request, async (usable) => {
       const load_duration = elapsed();
       const wish = { field: 'input', texts, dimensions, limit: contextOf(asked, usable.info), isCut };
@@ -64,9 +74,9 @@ export function embedding(deps: RouteDeps): Handler {
 export function embeddingOne(deps: RouteDeps): Handler {
   return async (c) => {
     const body = await readJsonText(c);
-    const request = parseBody(embeddingSchema, body);
+    const request = parseBody(embeddingBody, body);
     const { prompt, options: asked } = request;
-    tellIgnored(c, deps.log, ignoredByOllama(embeddingSchema, body, request, deps.isUnloadAllowed));
+    tellIgnored(c, deps.log, ignoredByOllama(embeddingBody, body, request, deps.isUnloadAllowed));
     return answer(c, deps, request, async (usable) => {
       if (prompt === '') return c.json({ embedding: [] });
       const limit = contextOf(asked, usable.info);
@@ -81,7 +91,7 @@ export function embeddingOne(deps: RouteDeps): Handler {
 async function answer(
   c: Context,
   deps: RouteDeps,
-  asked: Pick<z.output<typeof embeddingSchema>, 'model' | 'keep_alive'>,
+  asked: Pick<z.output<typeof embeddingBody>, 'model' | 'keep_alive'>,
   answerBy: (usable: UsableModel) => Promise<Response>,
 ): Promise<Response> {
   const name = servedName(asked.model, deps.models.names);

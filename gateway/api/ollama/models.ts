@@ -5,14 +5,53 @@ import { hasThinking } from '../../calls/thinking.ts';
 import { hasTools } from '../../calls/tool-offer.ts';
 import { readModel } from '../../calls/use-model.ts';
 import { ApiError } from '../../errors/api-error.ts';
+import { JSON_TYPE } from '../../json/json-text.ts';
 import type { Model } from '../../models/model.ts';
 import { isResident, memoryOf, type ServedModel } from '../../models/model-registry.ts';
-import type { RouteDeps } from '../../server/route-group.ts';
+import { LINES_TYPE, type RouteDeps } from '../../server/route-group.ts';
 import { parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, inert } from '../fields.ts';
 import { readJsonText } from '../json.ts';
-import type { Details, Names, Ps, Pulled, Show, Tags } from './answers.ts';
+
+const detailsSchema = z.object({
+  format: z.enum(['gguf', 'safetensors']),
+  family: z.string(),
+  families: z.array(z.string()),
+  quantization_level: z.string().optional(),
+});
+
+/** The digest has 64 hexadecimal digits. */
+const nameMembers = { name: z.string(), model: z.string(), digest: z.string() };
+
+const tag = z.object({
+  ...nameMembers,
+  modified_at: z.string(),
+  size: z.int().optional(),
+  details: detailsSchema.optional(),
+});
+export const tagsSchema = z.object({ models: z.array(tag) }).meta({ title: 'OllamaTags' });
+
+const loaded = z.object({
+  ...nameMembers,
+  size: z.int(),
+  details: detailsSchema,
+  size_vram: z.int(),
+  context_length: z.int(),
+});
+export const psSchema = z.object({ models: z.array(loaded) }).meta({ title: 'OllamaPs' });
+
+export const showSchema = z
+  .object({
+    modified_at: z.string(),
+    details: detailsSchema,
+    /** Properties under their names in GGUF files. */
+    model_info: z.record(z.string(), z.union([z.string(), z.number()])),
+    capabilities: z.array(z.enum(['completion', 'tools', 'thinking', 'embedding'])),
+  })
+  .meta({ title: 'OllamaShow' });
+
+export const pulledSchema = z.object({ status: z.literal('success') }).meta({ title: 'OllamaPulled' });
 
 const LATEST = ':latest';
 
@@ -40,15 +79,15 @@ export const nameRequired = { anyOf: [{ required: ['model'] }, { required: ['nam
 
 function namedModel(
   { model, name }: { readonly model?: string | undefined; readonly name?: string | undefined },
-  ctx: Pick<z.RefinementCtx, 'addIssue'>,
+  ctx: fields.Context,
 ): string {
   const asked = model ?? name;
   if (asked !== undefined) return asked;
-  fields.violated(ctx, { constraint: 'required' }, 'is required', ['model']);
+  fields.refuseMissing(ctx, ['model']);
   return z.NEVER;
 }
 
-export const showSchema = z
+export const showBody = z
   .strictObject({ ...nameFields, ...inert({ verbose: ANYTHING }) })
   .transform(namedModel);
 
@@ -65,7 +104,7 @@ export function tags(deps: RouteDeps): Handler {
       };
       return namesOf(served).map((names) => ({ ...names, ...known }));
     });
-    return c.json({ models: entries } satisfies Tags);
+    return c.json({ models: entries } satisfies z.infer<typeof tagsSchema>);
   };
 }
 
@@ -85,13 +124,13 @@ export function running(deps: RouteDeps): Handler {
         context_length: info.maxModelLen,
       }));
     });
-    return c.json({ models: entries } satisfies Ps);
+    return c.json({ models: entries } satisfies z.infer<typeof psSchema>);
   };
 }
 
 export function showing(deps: RouteDeps): Handler {
   return async (c) => {
-    const name = parseBody(showSchema, await readJsonText(c));
+    const name = parseBody(showBody, await readJsonText(c));
     const model = await readModel(servedName(name, deps.models.names), deps);
     const { architecture, contextLength, pooling, tokenizer } = model;
     return c.json({
@@ -111,12 +150,15 @@ export function showing(deps: RouteDeps): Handler {
         // pooling.
         ...(pooling === undefined ? [] : ['embedding' as const]),
       ],
-    } satisfies Show);
+    } satisfies z.infer<typeof showSchema>);
   };
 }
 
 /** The digest stands for Ollama's, by which clients cache what they know of a model: another file has another one. */
-function namesOf({ names, created }: Pick<ServedModel, 'names' | 'created'>): Names[] {
+function namesOf({
+  names,
+  created,
+}: Pick<ServedModel, 'names' | 'created'>): z.infer<z.ZodObject<typeof nameMembers>>[] {
   const digest = createHash('sha256').update(`${names[0]}\n${created}`).digest('hex');
   return names.map((name) => ({ name: tagged(name), model: tagged(name), digest }));
 }
@@ -126,7 +168,7 @@ function modifiedAt(created: number): string {
   return new Date(created * 1000).toISOString();
 }
 
-function details({ path, architecture, quantKind }: Model): Details {
+function details({ path, architecture, quantKind }: Model): z.infer<typeof detailsSchema> {
   return {
     format: path.endsWith('.gguf') ? 'gguf' : 'safetensors',
     family: architecture,
@@ -135,12 +177,9 @@ function details({ path, architecture, quantKind }: Model): Details {
   };
 }
 
-const pullFields = { ...nameFields, stream: z.boolean().default(true), ...inert({ insecure: ANYTHING }) };
-
-export const pullSchema = z.strictObject(pullFields).transform((body, ctx) => ({
-  name: namedModel(body, ctx),
-  isStream: body.stream,
-}));
+export const pullBody = z
+  .strictObject({ ...nameFields, stream: z.boolean().default(true), ...inert({ insecure: ANYTHING }) })
+  .transform((body, ctx) => ({ name: namedModel(body, ctx), isStream: body.stream }));
 
 /**
  * POST /api/pull. Nothing is fetched: a client that pulls before it asks wants to know whether the model is there. The
@@ -148,12 +187,13 @@ export const pullSchema = z.strictObject(pullFields).transform((body, ctx) => ({
  */
 export function pulling(deps: RouteDeps): Handler {
   return async (c) => {
-    const { name, isStream } = parseBody(pullSchema, await readJsonText(c));
+    const { name, isStream } = parseBody(pullBody, await readJsonText(c));
     const { names } = deps.models;
     if (!names.includes(servedName(name, names))) throw notFound(name);
-    const line = JSON.stringify({ status: 'success' } satisfies Pulled);
-    if (isStream) return c.body(`${line}\n`, 200, { 'content-type': 'application/x-ndjson' });
-    return c.body(line, 200, { 'content-type': 'application/json' });
+    const line = JSON.stringify({ status: 'success' } satisfies z.infer<typeof pulledSchema>);
+    return isStream
+      ? c.body(`${line}\n`, 200, { 'content-type': LINES_TYPE })
+      : c.body(line, 200, { 'content-type': JSON_TYPE });
   };
 }
 

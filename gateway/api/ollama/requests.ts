@@ -1,83 +1,162 @@
 import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
 import type { ContextLimit } from '../../calls/prompt.ts';
-import { RawJson } from '../../json/json-text.ts';
 import { isJsonObject } from '../../json/json-values.ts';
-import type { ChatMessage } from '../../prompt/chat-template.ts';
+import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import type { Grammar } from '../../runner/runner.ts';
 import { ignoredIn, parseBody } from '../body.ts';
-import { durable } from '../durable-field.ts';
+import {
+  budget,
+  checkThinking,
+  checkWindow,
+  durable,
+  ignoredWindow,
+  penaltyFields,
+  type ReasoningParams,
+  samplingFields,
+  samplingOf,
+  thinkingParamsOf,
+} from '../call-fields.ts';
+import {
+  chatMessage,
+  MAX_MESSAGES,
+  refuseContinuation,
+  refuseSpeaker,
+  TOO_MANY_MESSAGES,
+} from '../conversation.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, inert, MAX_TOKENS, NO, NO_ITEMS, ONE, ZERO } from '../fields.ts';
-import { checkWindow, ignoredWindow, penaltyFields, samplingFields, samplingOf } from '../sampling-fields.ts';
+import { ANYTHING, inert, MAX_TOKENS, NO, NO_ITEMS, ONE, ZERO } from '../fields.ts';
 import { JSON_OBJECT, schemaGrammar } from '../schema-grammar.ts';
-import { budget, checkThinking, type SaidOfThinking, thinkingWishOf } from '../thinking-parts.ts';
-import { toolFields } from '../tools.ts';
-import { answerEncoding, type Form, type WholeCall } from './answer-lines.ts';
-import type { ChatMessageText } from './answers.ts';
-import { conversation } from './conversation.ts';
+import { calledWith, toolFields, toolName } from '../tools.ts';
+import { answerEncoding, type Form } from './answers.ts';
 
 /** Bodies of POST /api/chat and /api/generate. Each field is obeyed, refused by name, or has no effect. */
+
+const toolCall = z.object({
+  id: z.string().optional(),
+  type: z.literal('function').optional(),
+  function: z.object({ name: toolName, arguments: calledWith, ...inert({ index: ANYTHING }) }),
+});
+
+const message = z
+  .object({
+    role: z.enum(['system', 'user', 'assistant', 'tool']),
+    content: z.string().optional(),
+    tool_calls: z.array(toolCall).optional(),
+    tool_call_id: z.string().optional(),
+    tool_name: z.string().optional(),
+    thinking: z.string().optional(),
+    ...inert({ images: NO_ITEMS }),
+  })
+  .superRefine(({ role, content, tool_calls = [], tool_call_id, tool_name, thinking = '' }, ctx) => {
+    if (content === undefined && role !== 'assistant') fields.refuseMissing(ctx, ['content']);
+    if (role !== 'assistant' && tool_calls.length > 0) refuseSpeaker(ctx, 'assistant', ['tool_calls']);
+    if (role !== 'assistant' && thinking !== '') refuseSpeaker(ctx, 'assistant', ['thinking']);
+    if (role !== 'tool' && tool_name !== undefined) refuseSpeaker(ctx, 'tool', ['tool_name']);
+    if (role !== 'tool' && tool_call_id !== undefined) refuseSpeaker(ctx, 'tool', ['tool_call_id']);
+  });
+
+type Message = z.output<typeof message>;
+
+/** Makes the conversation as templates see it. */
+const conversation = z
+  .array(message)
+  .max(MAX_MESSAGES, TOO_MANY_MESSAGES)
+  .superRefine(refuseContinuation)
+  .transform(conversationOf)
+  .default([]);
+
+/**
+ * A call without an id gets one from its index among the calls without ids. A result answers the first call that matches
+ * its id and name and has no result yet.
+ */
+function conversationOf(messages: readonly Message[], ctx: fields.Context): ChatMessage[] {
+  let numCalls = 0;
+  const open: ToolCall[] = [];
+  return messages.map((each, index): ChatMessage => {
+    const { role, content = '', tool_calls = [], thinking } = each;
+    if (role === 'tool') return { role, content, answers: answered(open, each, ctx, index) };
+    const calls = tool_calls.map(({ id, function: { name, arguments: given } }): ToolCall => {
+      return { id: id ?? `call_${numCalls++}`, name, arguments: given };
+    });
+    open.push(...calls);
+    return chatMessage(role, content, thinking, calls);
+  });
+}
+
+/** Finds the call that a result answers, and takes it out of the open ones. */
+function answered(
+  open: ToolCall[],
+  { tool_call_id: id, tool_name: name }: Message,
+  ctx: fields.Context,
+  index: number,
+): Pick<ToolCall, 'id' | 'name'> {
+  const at = open.findIndex(
+    (call) => (id === undefined || call.id === id) && (name === undefined || call.name === name),
+  );
+  const [call] = at < 0 ? [] : open.splice(at, 1);
+  if (call !== undefined) return { id: call.id, name: call.name };
+  const field = id === undefined ? (name === undefined ? 'role' : 'tool_name') : 'tool_call_id';
+  const sentence = 'matches no earlier tool call that still lacks a result';
+  fields.violated(ctx, 'known', sentence, [index, field]);
+  return { id: '', name: '' };
+}
 
 /** Values of num_predict for "limited by the context alone". */
 const UNLIMITED: readonly number[] = [-1, -2];
 /** The value of seed for a random one. */
 const ANY_SEED = -1;
 
-const optionsFields = {
-  ...samplingFields({ temperature: 0.8, top_k: 40, top_p: 0.9 }),
-  min_p: fields.float('min_p', 0, 1).default(0),
-  ...penaltyFields,
-  seed: z.preprocess((value) => (value === ANY_SEED ? undefined : value), fields.seed('seed').optional()),
-  num_ctx: fields.integer('num_ctx', 1, MAX_TOKENS).optional(),
-  num_predict: fields.maxTokens('num_predict', 1, UNLIMITED),
-  /** Not Ollama's, which has none: vLLM's. */
-  thinking_token_budget: budget('thinking_token_budget'),
-  stop: fields.oneOrMany(fields.stopSequences('stop')).default([]),
-  ...inert({
-    // Prompts are never cut, so there is nothing to keep.
-    num_keep: ANYTHING,
-    // Samplers that must be off, and the parameters that those samplers would have.
-    mirostat: ZERO,
-    mirostat_eta: ANYTHING,
-    mirostat_tau: ANYTHING,
-    tfs_z: ONE,
-    typical_p: ONE,
-    penalize_newline: [true],
-    // How the model is run, which the operator decides.
-    f16_kv: ANYTHING,
-    low_vram: ANYTHING,
-    main_gpu: ANYTHING,
-    num_batch: ANYTHING,
-    num_gpu: ANYTHING,
-    num_thread: ANYTHING,
-    numa: ANYTHING,
-    use_mlock: ANYTHING,
-    use_mmap: ANYTHING,
-    vocab_only: NO,
-  }),
-};
-
 export const options = z
-  .strictObject(optionsFields)
+  .strictObject({
+    ...samplingFields({ temperature: 0.8, top_k: 40, top_p: 0.9 }),
+    min_p: fields.float('min_p', 0, 1).default(0),
+    ...penaltyFields,
+    seed: z.preprocess((value) => (value === ANY_SEED ? undefined : value), fields.seed('seed').optional()),
+    num_ctx: fields.integer('num_ctx', 1, MAX_TOKENS).optional(),
+    num_predict: fields.maxTokens('num_predict', 1, UNLIMITED),
+    /** Not Ollama's, which has none: vLLM's. */
+    thinking_token_budget: budget('thinking_token_budget'),
+    stop: fields.oneOrMany(fields.stopSequences('stop')).default([]),
+    ...inert({
+      // Prompts are never cut, so there is nothing to keep.
+      num_keep: ANYTHING,
+      // Samplers that must be off, and the parameters that those samplers would have.
+      mirostat: ZERO,
+      mirostat_eta: ANYTHING,
+      mirostat_tau: ANYTHING,
+      tfs_z: ONE,
+      typical_p: ONE,
+      penalize_newline: [true],
+      // How the model is run, which the operator decides.
+      f16_kv: ANYTHING,
+      low_vram: ANYTHING,
+      main_gpu: ANYTHING,
+      num_batch: ANYTHING,
+      num_gpu: ANYTHING,
+      num_thread: ANYTHING,
+      numa: ANYTHING,
+      use_mlock: ANYTHING,
+      use_mmap: ANYTHING,
+      vocab_only: NO,
+    }),
+  })
   .superRefine((request, ctx) => checkWindow(ctx, request))
   .prefault({});
 
-export type Options = z.output<typeof options>;
-
 /** num_ctx bounds a prompt and its answer. It cannot make the context larger. */
-export function contextOf({ num_ctx }: Options, limit: ContextLimit): ContextLimit {
+export function contextOf({ num_ctx }: z.output<typeof options>, limit: ContextLimit): ContextLimit {
   return { ...limit, maxModelLen: Math.min(limit.maxModelLen, num_ctx ?? limit.maxModelLen) };
 }
 
 /** Fields of both routes. */
-export const sharedInert = {
+const sharedInert = {
   logprobs: NO,
   top_logprobs: ZERO,
   // Prompts are never cut, and tokens are never shifted out of a context.
   shift: ANYTHING,
   truncate: NO,
-} as const satisfies InertFields;
+} as const;
 
 export const keepAlive = z
   .union([z.string(), z.number()], 'must be a duration such as "5m", or a number of seconds')
@@ -90,7 +169,7 @@ const format = z
     if (sent === '') return undefined;
     if (sent === 'json') return JSON_OBJECT;
     if (isJsonObject(sent)) return schemaGrammar(ctx, 'format', sent, false);
-    fields.violated(ctx, { constraint: 'type' }, 'format must be "json", or a JSON Schema, an object');
+    fields.violated(ctx, 'type', 'format must be "json", or a JSON Schema, an object');
     return z.NEVER;
   })
   .meta({ type: ['string', 'object'] })
@@ -108,50 +187,44 @@ const sharedFields = {
     .optional(),
 };
 
-export const chatFields = {
-  ...sharedFields,
-  messages: conversation,
-  tools: toolFields.tools,
-  ...inert(sharedInert),
-};
+export const chatBody = z
+  .strictObject({
+    ...sharedFields,
+    messages: conversation,
+    tools: toolFields.tools,
+    ...inert(sharedInert),
+  })
+  .superRefine((request, ctx) => checkThinking(ctx, reasoningParams(request)));
 
-export const generateFields = {
-  ...sharedFields,
-  prompt: z.string().default(''),
-  system: z.string().default(''),
-  raw: z.boolean().default(false),
-  ...inert({
-    ...sharedInert,
-    context: NO_ITEMS,
-    images: NO_ITEMS,
-    suffix: [''],
-    template: [''],
-  }),
-};
+export const generateBody = z
+  .strictObject({
+    ...sharedFields,
+    prompt: z.string().default(''),
+    system: z.string().default(''),
+    raw: z.boolean().default(false),
+    ...inert({
+      ...sharedInert,
+      context: NO_ITEMS,
+      images: NO_ITEMS,
+      suffix: [''],
+      template: [''],
+    }),
+  })
+  .superRefine((request, ctx) => {
+    const said = reasoningParams(request);
+    checkThinking(ctx, said);
+    if (!request.raw) return;
+    const { field } = thinkingParamsOf(said);
+    for (const name of [field, request.system === '' ? undefined : 'system']) {
+      const message = `${name} cannot be used with raw: the model then reads the prompt alone`;
+      if (name !== undefined) fields.violated(ctx, 'exclusive', message, name.split('.'));
+    }
+  });
 
-const chatSchema = z.strictObject(chatFields).superRefine((request, ctx) => {
-  checkThinking(ctx, saidOfThinking(request));
-});
-
-const generateSchema = z.strictObject(generateFields).superRefine((request, ctx) => {
-  checkThinking(ctx, saidOfThinking(request));
-  if (!request.raw) return;
-  const refuse = (field: string): void => {
-    const message = `${field} cannot be used with raw: the model then reads the prompt alone`;
-    fields.violated(ctx, { constraint: 'exclusive' }, message, field.split('.'));
-  };
-  const { field } = thinkingWishOf(saidOfThinking(request));
-  if (field !== undefined) refuse(field);
-  if (request.system !== '') refuse('system');
-});
-
-type ChatRequest = z.output<typeof chatSchema>;
-type GenerateRequestBody = z.output<typeof generateSchema>;
-
-type ThinkingFields = Pick<ChatRequest, 'think' | 'options'>;
+type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
 
 /** Without `think` and a budget, models think as their templates have it. */
-function saidOfThinking({ think, options: { thinking_token_budget } }: ThinkingFields): SaidOfThinking {
+function reasoningParams({ think, options: { thinking_token_budget } }: SharedFields): ReasoningParams {
   const isOn = think === undefined ? undefined : think !== false;
   return {
     switches: [['think', isOn]],
@@ -174,43 +247,45 @@ export interface Asked extends Pick<ParsedCall, 'call' | 'encoding'> {
 
 /** Throws a 400 whose message names every field at fault. */
 export function parseChat(body: unknown): Asked {
-  const request = parseBody(chatSchema, body);
+  const request = parseBody(chatBody, body);
   const { messages, tools } = request;
-  return askedBy(chatSchema, body, request, {
+  return askedBy(chatBody, body, request, {
     input: { field: 'messages', messages },
     tools: tools.length === 0 ? undefined : { tools, choice: 'auto', isParallel: true },
     isEmpty: messages.length === 0,
     textAs: (content, calls, thinking) => {
-      const thought = thinking === undefined ? {} : { thinking };
-      return { message: { role: 'assistant', content, ...thought, ...called(calls) } };
+      const called = calls.length === 0 ? {} : { tool_calls: [...calls] };
+      return { message: { role: 'assistant', content, ...thought(thinking), ...called } };
     },
   });
 }
 
 /** The same. Unless the request is raw, its prompt is the user's message of a conversation, if the model has a template. */
 export function parseGenerate(body: unknown): Asked {
-  const request = parseBody(generateSchema, body);
+  const request = parseBody(generateBody, body);
   const { prompt, system, raw } = request;
   const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }];
   const messages = [...first, { role: 'user', content: prompt } as const];
   const withoutTemplate = system === '' ? prompt : undefined;
-  return askedBy(generateSchema, body, request, {
+  return askedBy(generateBody, body, request, {
     input: { field: 'prompt', ...(raw ? { prompts: [prompt] } : { messages, withoutTemplate }) },
+    tools: undefined,
     isEmpty: prompt === '',
-    textAs: (response, _calls, thinking) => ({ response, ...(thinking === undefined ? {} : { thinking }) }),
+    textAs: (response, _calls, thinking) => ({ response, ...thought(thinking) }),
   });
 }
+
+function thought(thinking: string | undefined): { readonly thinking?: string } {
+  return thinking === undefined ? {} : { thinking };
+}
+
+type Own = Pick<Call, 'input' | 'tools'> & Pick<Asked, 'isEmpty'> & Pick<Form, 'textAs'>;
 
 function askedBy(
   schema: z.ZodType,
   body: unknown,
-  request: ChatRequest | GenerateRequestBody,
-  {
-    input,
-    tools,
-    isEmpty,
-    textAs,
-  }: Pick<Call, 'input' | 'tools'> & Pick<Asked, 'isEmpty'> & Pick<Form, 'textAs'>,
+  request: SharedFields,
+  { input, tools, isEmpty, textAs }: Own,
 ): Asked {
   const { model, format: grammar, options: asked } = request;
   const form = { model, textAs };
@@ -220,7 +295,7 @@ function askedBy(
     input,
     tools,
     format: grammar && { field: 'format', grammar },
-    thinking: thinkingWishOf(saidOfThinking(request)),
+    thinking: thinkingParamsOf(reasoningParams(request)),
     sampling: samplingOf(asked),
     seed: asked.seed,
     maxTokens: asked.num_predict,
@@ -239,16 +314,6 @@ function askedBy(
   };
 }
 
-/** The member of a message with these calls; nothing without calls. */
-function called(calls: readonly WholeCall[]): Pick<ChatMessageText['message'], 'tool_calls'> {
-  if (calls.length === 0) return {};
-  return {
-    tool_calls: calls.map(({ id, index, name, arguments: given }) => {
-      return { id, function: { index, name, arguments: new RawJson(given) } };
-    }),
-  };
-}
-
 /**
  * Names the fields that were sent and ignored. keep_alive is ignored because the operator decides how long models stay, and
  * may allow clients only to have one unloaded.
@@ -256,7 +321,7 @@ function called(calls: readonly WholeCall[]): Pick<ChatMessageText['message'], '
 export function ignoredByOllama(
   schema: z.ZodType,
   body: unknown,
-  request: Pick<ChatRequest, 'keep_alive' | 'options'>,
+  request: Pick<SharedFields, 'keep_alive' | 'options'>,
   isUnloadAllowed: boolean | undefined,
 ): string[] {
   const isObeyed = request.keep_alive === undefined || (isUnloadAllowed && asksToUnload(request));

@@ -2,40 +2,39 @@ import type { Handler } from 'hono';
 import * as z from 'zod';
 import { answer } from '../../calls/answer.ts';
 import { findModel, useModel } from '../../calls/use-model.ts';
-import { ApiError } from '../../errors/api-error.ts';
+import { unsupported } from '../../errors/api-error.ts';
 import { tellIgnored } from '../../server/ignored-fields.ts';
 import { type Answer, json, jsonOrLines, type RouteDeps, type RouteGroup } from '../../server/route-group.ts';
 import { version } from '../../system/version.ts';
 import { readJsonText } from '../json.ts';
-import { missing } from '../route.ts';
-import { type Form, loadedAnswer, unloadedAnswer } from './answer-lines.ts';
+import { get, missing, post } from '../route.ts';
 import {
   chatLineSchema,
   chatSchema,
-  embeddingSchema,
-  embedSchema,
+  emptyAnswer,
   generateLineSchema,
   generateSchema,
   ollamaErrorBody,
   ollamaErrorSchema,
-  psSchema,
-  pulledSchema,
-  showAnswerSchema,
-  tagsSchema,
-  versionSchema,
 } from './answers.ts';
-import { embedding, embeddingFields, embeddingOne, embedFields } from './embed.ts';
+import { embedBody, embedding, embeddingBody, embeddingOne, embeddingSchema, embedSchema } from './embed.ts';
 import {
   nameRequired,
+  psSchema,
+  pullBody,
+  pulledSchema,
   pulling,
-  pullSchema,
   running,
   servedName,
+  showBody,
   showing,
   showSchema,
   tags,
+  tagsSchema,
 } from './models.ts';
-import { type Asked, chatFields, generateFields, parseChat, parseGenerate } from './requests.ts';
+import { type Asked, chatBody, generateBody, parseChat, parseGenerate } from './requests.ts';
+
+const versionSchema = z.object({ version: z.string() }).meta({ title: 'OllamaVersion' });
 
 const LINES =
   'Lines of JSON, the last one with done true; or, with stream false, that one with the whole text.';
@@ -52,77 +51,50 @@ export const ollamaGroup: RouteGroup = {
   access: 'key',
   generating: ['/api/chat', '/api/generate', '/api/embed', '/api/embeddings'],
   operations: [
-    {
-      method: 'post',
-      path: '/api/chat',
-      summary: 'The next message of a conversation, by Ollama’s API',
-      handler: answering(parseChat),
-      body: z.strictObject(chatFields),
-      answers: { 200: lines(chatSchema, chatLineSchema) },
-    },
-    {
-      method: 'post',
-      path: '/api/generate',
-      summary: 'The answer to a prompt',
-      handler: answering(parseGenerate),
-      body: z.strictObject(generateFields),
-      answers: { 200: lines(generateSchema, generateLineSchema) },
-    },
-    {
-      method: 'post',
-      path: '/api/embed',
-      summary: 'Vectors of texts',
-      handler: embedding,
-      body: z.strictObject(embedFields),
-      answers: { 200: json('embeddings.', embedSchema) },
-    },
-    {
-      method: 'post',
-      path: '/api/embeddings',
-      summary: 'The vector of one text, not scaled to a length',
-      handler: embeddingOne,
-      body: z.strictObject(embeddingFields),
-      answers: { 200: json('embedding.', embeddingSchema) },
-    },
-    {
-      method: 'get',
-      path: '/api/version',
-      summary: 'The server’s version',
-      handler: () => (c) => c.json({ version: version() }),
-      answers: { 200: json('version.', versionSchema) },
-    },
-    {
-      method: 'get',
-      path: '/api/tags',
-      summary: 'All models',
-      handler: tags,
-      answers: { 200: json('models.', tagsSchema) },
-    },
-    {
-      method: 'get',
-      path: '/api/ps',
-      summary: 'The loaded models',
-      handler: running,
-      answers: { 200: json('models.', psSchema) },
-    },
-    {
-      method: 'post',
-      path: '/api/show',
-      summary: 'Details of one model',
-      handler: showing,
-      body: showSchema.meta(nameRequired),
-      answers: { 200: json('details, model_info and capabilities.', showAnswerSchema) },
-    },
-    {
-      method: 'post',
-      path: '/api/pull',
-      summary: 'Whether the server has a model; nothing is fetched',
-      handler: pulling,
-      body: pullSchema.meta(nameRequired),
-      answers: {
-        200: jsonOrLines('One line, of a status "success".', pulledSchema, pulledSchema),
-      },
-    },
+    post(
+      '/api/chat',
+      'The next message of a conversation, by Ollama’s API',
+      answering(parseChat),
+      chatBody,
+      lines(chatSchema, chatLineSchema),
+    ),
+    post(
+      '/api/generate',
+      'The answer to a prompt',
+      answering(parseGenerate),
+      generateBody,
+      lines(generateSchema, generateLineSchema),
+    ),
+    post('/api/embed', 'Vectors of texts', embedding, embedBody, json('embeddings.', embedSchema)),
+    post(
+      '/api/embeddings',
+      'The vector of one text, not scaled to a length',
+      embeddingOne,
+      embeddingBody,
+      json('embedding.', embeddingSchema),
+    ),
+    get(
+      '/api/version',
+      'The server’s version',
+      () => (c) => c.json({ version: version() }),
+      json('version.', versionSchema),
+    ),
+    get('/api/tags', 'All models', tags, json('models.', tagsSchema)),
+    get('/api/ps', 'The loaded models', running, json('models.', psSchema)),
+    post(
+      '/api/show',
+      'Details of one model',
+      showing,
+      showBody.meta(nameRequired),
+      json('details, model_info and capabilities.', showSchema),
+    ),
+    post(
+      '/api/pull',
+      'Whether the server has a model; nothing is fetched',
+      pulling,
+      pullBody.meta(nameRequired),
+      jsonOrLines('One line, of a status "success".', pulledSchema, pulledSchema),
+    ),
     missing('post', '/api/push', 'Pushing models is not supported.'),
     missing(
       'post',
@@ -153,9 +125,12 @@ function answering(parse: (body: unknown) => Asked): (deps: RouteDeps) => Handle
     tellIgnored(c, deps.log, asked.ignored(deps.isUnloadAllowed));
     const model = servedName(asked.form.model, deps.models.names);
     const { form, isEmpty, isLast } = asked;
-    if (isEmpty && isLast) return c.json(unload(model, deps, form));
+    if (isEmpty && isLast) {
+      unload(model, deps);
+      return c.json(emptyAnswer(form, deps.now(), 'unload'));
+    }
     const answered = await (isEmpty
-      ? useModel(c, deps, { name: model }, () => c.json(loadedAnswer({ ...form, now: deps.now })))
+      ? useModel(c, deps, { name: model }, () => c.json(emptyAnswer(form, deps.now(), 'load')))
       : answer(c, deps, { ...asked, call: { ...asked.call, model } }, body));
     // The model leaves when this answer and those of all others have ended.
     if (isLast && deps.isUnloadAllowed) findModel(model, deps).dismiss();
@@ -163,13 +138,12 @@ function answering(parse: (body: unknown) => Asked): (deps: RouteDeps) => Handle
   };
 }
 
-/** Has a model unloaded once nobody uses it, and says so. Throws a 400 if the operator keeps it loaded. */
-function unload(name: string, deps: RouteDeps, form: Form): ReturnType<typeof unloadedAnswer> {
+/** Has a model unloaded once nobody uses it. Throws a 400 if the operator keeps it loaded. */
+function unload(name: string, deps: RouteDeps): void {
   const model = findModel(name, deps);
-  if (deps.isUnloadAllowed && model.dismiss()) return unloadedAnswer({ ...form, now: deps.now });
+  if (deps.isUnloadAllowed && model.dismiss()) return;
   const why = deps.isUnloadAllowed
     ? 'it is pinned'
     : 'this server unloads no model for a request; --client-unload on allows it';
-  const message = `keep_alive is 0, which asks for the model to be unloaded, but ${why}.`;
-  throw new ApiError({ status: 400, code: 'unsupported_parameter', message, param: 'keep_alive' });
+  throw unsupported('keep_alive', `keep_alive is 0, which asks for the model to be unloaded, but ${why}.`);
 }

@@ -1,25 +1,21 @@
 import * as z from 'zod';
-import type { Call, ParsedCall } from '../../calls/call.ts';
-import { parseBody } from '../body.ts';
-import { chatMessages, checkTemplateFields, renderOptions, templateFields } from '../chat-message.ts';
-import { checkDurable } from '../durable-field.ts';
-import * as fields from '../fields.ts';
-import { inert, refuseIgnored } from '../fields.ts';
-import { checkMinTokens } from '../sampling-fields.ts';
+import { codec } from '../body.ts';
 import {
   budgetFields,
+  checkMinTokens,
   checkThinking,
   effort,
-  type SaidOfThinking,
-  saidBy,
-  thinkingWishOf,
-} from '../thinking-parts.ts';
-import { checkTools, toolFields, toolWishOf } from '../tools.ts';
-import { chatFormat } from './choice-formats.ts';
+  paramsByEffort,
+  type ReasoningParams,
+  thinkingParamsOf,
+} from '../call-fields.ts';
+import { chatMessages, checkTemplateFields, renderOptions, templateFields } from '../conversation.ts';
+import * as fields from '../fields.ts';
+import { inert, refuseIgnored } from '../fields.ts';
+import { checkTools, toolFields, toolParamsOf } from '../tools.ts';
+import { chatFormat } from './choices.ts';
 import { completionEncoding } from './completion.ts';
-import { checkGrammar } from './grammar-fields.ts';
-import { chatInert } from './inert-fields.ts';
-import { checkPenalties, completionOf, ignoredByBoth, sharedCall, sharedFields } from './shared-fields.ts';
+import { chatInert, checkShared, ignoredOptions, sharedCall, sharedFields } from './fields.ts';
 
 const thinkingFields = {
   reasoning_effort: effort.optional(),
@@ -37,11 +33,10 @@ type ThinkingFields = z.output<z.ZodObject<typeof thinkingFields>> & {
   readonly chat_template_kwargs: Readonly<Record<string, unknown>>;
 };
 
-/** What a chat says about thinking. */
-export function saidOfThinking(request: ThinkingFields): SaidOfThinking {
+function reasoningParams(request: ThinkingFields): ReasoningParams {
   const { reasoning_effort: wanted, enable_thinking: isOn, chat_template_kwargs: kwargs } = request;
   const said = kwargs.enable_thinking ?? kwargs.thinking;
-  const byEffort = saidBy('reasoning_effort', wanted, request, [
+  const byEffort = paramsByEffort('reasoning_effort', wanted, request, [
     ['enable_thinking', isOn],
     ['chat_template_kwargs', typeof said === 'boolean' ? said : undefined],
   ]);
@@ -52,61 +47,54 @@ export function saidOfThinking(request: ThinkingFields): SaidOfThinking {
 
 const MAX_TOP_LOGPROBS = 20;
 
-/** The fields of POST /v1/chat/completions. */
-export const chatFields = {
-  ...sharedFields,
-  messages: chatMessages,
-  max_completion_tokens: fields.maxTokens('max_completion_tokens'),
-  max_tokens: fields.maxTokens('max_tokens'),
-  logprobs: z.boolean().default(false),
-  top_logprobs: fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS).default(0),
-  ...toolFields,
-  ...templateFields,
-  ...thinkingFields,
-  ...inert(chatInert),
-};
+const body = z
+  .strictObject({
+    ...sharedFields,
+    messages: chatMessages,
+    max_completion_tokens: fields.maxTokens('max_completion_tokens'),
+    max_tokens: fields.maxTokens('max_tokens'),
+    logprobs: z.boolean().default(false),
+    top_logprobs: fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS).default(0),
+    ...toolFields,
+    ...templateFields,
+    ...thinkingFields,
+    ...inert(chatInert),
+  })
+  .superRefine((request, ctx) => {
+    const { logprobs, top_logprobs, max_tokens, max_completion_tokens } = request;
+    refuseIgnored(ctx, !logprobs && top_logprobs > 0, 'top_logprobs', 'needs logprobs to be true');
+    checkShared(ctx, request);
+    checkTemplateFields(ctx, request);
+    checkThinking(ctx, reasoningParams(request));
+    const isLimited = request.allowed_token_ids.length > 0;
+    checkTools(ctx, request, [
+      ...(isLimited ? ['allowed_token_ids'] : []),
+      ...(logprobs ? ['logprobs'] : []),
+    ]);
+    const isSecond = max_completion_tokens !== undefined && max_tokens !== undefined;
+    const differs = isSecond && max_tokens !== max_completion_tokens;
+    refuseIgnored(ctx, differs, 'max_tokens', 'and max_completion_tokens mean the same; send one of them');
+    const name = max_completion_tokens === undefined ? 'max_tokens' : 'max_completion_tokens';
+    checkMinTokens(ctx, request.min_tokens, { name, value: max_completion_tokens ?? max_tokens });
+  });
 
-const schema = z.strictObject(chatFields).superRefine((request, ctx) => {
-  const { logprobs, top_logprobs, max_tokens, max_completion_tokens, durable, timings, n } = request;
-  refuseIgnored(ctx, !logprobs && top_logprobs > 0, 'top_logprobs', 'needs logprobs to be true');
-  checkGrammar(ctx, request);
-  checkPenalties(ctx, request);
-  checkDurable(ctx, { durable, timings, n });
-  checkTemplateFields(ctx, request);
-  checkThinking(ctx, saidOfThinking(request));
-  const isLimited = request.allowed_token_ids.length > 0;
-  checkTools(ctx, request, [...(isLimited ? ['allowed_token_ids'] : []), ...(logprobs ? ['logprobs'] : [])]);
-  const isSecond = max_completion_tokens !== undefined && max_tokens !== undefined;
-  refuseIgnored(
-    ctx,
-    isSecond && max_tokens !== max_completion_tokens,
-    'max_tokens',
-    'and max_completion_tokens mean the same; send one of them',
-  );
-  const name = max_completion_tokens === undefined ? 'max_tokens' : 'max_completion_tokens';
-  checkMinTokens(ctx, request.min_tokens, { name, value: max_completion_tokens ?? max_tokens });
-});
-
-/** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
-export function parseChat(body: unknown): ParsedCall {
-  const request = parseBody(schema, body);
-  const { messages, logprobs, top_logprobs, max_completion_tokens, max_tokens } = request;
-  const topLogprobs = logprobs ? top_logprobs : undefined;
-  const call: Call = {
-    ...sharedCall(request),
-    input: { field: 'messages', messages, template: renderOptions(request) },
-    tools: toolWishOf(request),
-    thinking: thinkingWishOf(saidOfThinking(request)),
-    maxTokens: max_completion_tokens ?? max_tokens,
-    report: {
-      topLogprobs,
-      timings: request.timings,
-      thinkingInText: request.reasoning_format === 'none',
+/** POST /v1/chat/completions. */
+export const chat = codec(
+  body,
+  (request) => ({
+    call: {
+      ...sharedCall(request),
+      input: { field: 'messages', messages: request.messages, template: renderOptions(request) },
+      tools: toolParamsOf(request),
+      thinking: thinkingParamsOf(reasoningParams(request)),
+      maxTokens: request.max_completion_tokens ?? request.max_tokens,
+      report: {
+        topLogprobs: request.logprobs ? request.top_logprobs : undefined,
+        timings: request.timings,
+        thinkingInText: request.reasoning_format === 'none',
+      },
     },
-  };
-  return {
-    call,
-    ignored: ignoredByBoth(schema, body, request),
-    encoding: completionEncoding(completionOf(request), chatFormat),
-  };
-}
+    encoding: completionEncoding(request, chatFormat),
+  }),
+  ignoredOptions,
+);

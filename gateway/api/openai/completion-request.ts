@@ -1,19 +1,11 @@
 import * as z from 'zod';
-import type { Call, ParsedCall } from '../../calls/call.ts';
-import { parseBody } from '../body.ts';
-import { checkDurable } from '../durable-field.ts';
-import { got } from '../field-errors.ts';
+import { codec } from '../body.ts';
+import { checkMinTokens } from '../call-fields.ts';
 import * as fields from '../fields.ts';
-import { inert, MAX_TOKENS, refuseIgnored, violated } from '../fields.ts';
-import { checkMinTokens } from '../sampling-fields.ts';
-import { completionFormat } from './choice-formats.ts';
+import { got, inert, MAX_TOKENS, refuseIgnored, violated } from '../fields.ts';
+import { completionFormat } from './choices.ts';
 import { completionEncoding } from './completion.ts';
-import { checkGrammar } from './grammar-fields.ts';
-import { completionInert } from './inert-fields.ts';
-import { checkPenalties, completionOf, ignoredByBoth, sharedCall, sharedFields } from './shared-fields.ts';
-
-/** One prompt of a completions request: text, or the ids of its tokens. */
-export type Prompt = string | readonly number[];
+import { checkShared, completionInert, ignoredOptions, sharedCall, sharedFields } from './fields.ts';
 
 const FORMS = 'a string, a list of strings, a list of token ids, or a list of lists of token ids';
 
@@ -30,31 +22,20 @@ const SHAPES = [
 export function prompts(name: string) {
   return z
     .unknown()
-    .transform((value, ctx): readonly Prompt[] => {
+    .transform((value, ctx): readonly (string | readonly number[])[] => {
       if (typeof value === 'string') return [value];
       if (isListOf(value, isString)) return value;
       if (isListOf(value, isNumber)) return isIds(name, value, [], ctx) ? [value] : z.NEVER;
-      if (isListOf(value, isNumbers)) {
+      if (isListOf(value, isNumbers))
         return value.every((ids, index) => isIds(name, ids, [index], ctx)) ? value : z.NEVER;
-      }
-      const rule = { constraint: value === undefined ? 'required' : 'type' };
-      violated(
-        ctx,
-        rule,
-        value === undefined ? `${name} is required` : `${name} must be ${FORMS} (got ${got(value, 'array')})`,
-      );
+      fields.mistyped(ctx, name, value, `must be ${FORMS} (got ${got(value, 'array')})`);
       return z.NEVER;
     })
     .meta({ anyOf: SHAPES });
 }
 
 /** Reports the first number that cannot be an id, with its place. */
-function isIds(
-  name: string,
-  numbers: readonly number[],
-  path: number[],
-  ctx: Pick<z.RefinementCtx, 'addIssue'>,
-): boolean {
+function isIds(name: string, numbers: readonly number[], path: number[], ctx: fields.Context): boolean {
   const index = numbers.findIndex((number) => !Number.isInteger(number) || number < 0);
   if (index < 0) return true;
   const place = [...path, index];
@@ -85,55 +66,47 @@ const MAX_CHOICES = 64;
 const DEFAULT_MAX_TOKENS = 16;
 const MAX_LOGPROBS = 5;
 
-/** The fields of POST /v1/completions. */
-export const completionFields = {
-  ...sharedFields,
-  prompt: prompts('prompt'),
-  max_tokens: fields
-    .orUnlimited(fields.integer('max_tokens', 0, MAX_TOKENS), MAX_TOKENS)
-    .default(DEFAULT_MAX_TOKENS),
-  logprobs: fields.integer('logprobs', 0, MAX_LOGPROBS).optional(),
-  /** Whether the answer begins with the prompt, and its log-probabilities too. */
-  echo: z.boolean().default(false),
-  ...inert(completionInert),
-};
+const body = z
+  .strictObject({
+    ...sharedFields,
+    prompt: prompts('prompt'),
+    max_tokens: fields
+      .orUnlimited(fields.integer('max_tokens', 0, MAX_TOKENS), MAX_TOKENS)
+      .default(DEFAULT_MAX_TOKENS),
+    logprobs: fields.integer('logprobs', 0, MAX_LOGPROBS).optional(),
+    /** Whether the answer begins with the prompt, and its log-probabilities too. */
+    echo: z.boolean().default(false),
+    ...inert(completionInert),
+  })
+  .superRefine((request, ctx) => {
+    const { prompt, n, best_of, echo, min_tokens, max_tokens } = request;
+    if (max_tokens === 0 && !echo) {
+      const rule = { constraint: `range(1..=${MAX_TOKENS})`, value: '0' };
+      violated(ctx, rule, 'max_tokens must be at least 1, unless echo is true (got 0)', ['max_tokens']);
+    }
+    checkMinTokens(ctx, min_tokens, { name: 'max_tokens', value: max_tokens, fallback: DEFAULT_MAX_TOKENS });
+    const numChoices = prompt.length * n;
+    checkShared(ctx, request, { n: numChoices, echo });
+    const isIgnored = best_of !== undefined && n > 1;
+    refuseIgnored(ctx, isIgnored, 'best_of', 'is not supported with an n above 1; leave it out');
+    if (numChoices <= MAX_CHOICES) return;
+    const rule = { constraint: `max_count(${MAX_CHOICES})`, value: String(numChoices) };
+    const sentence = `prompt must ask for at most ${MAX_CHOICES} choices, its prompts times n (got ${numChoices})`;
+    violated(ctx, rule, sentence, ['prompt']);
+  });
 
-const schema = z.strictObject(completionFields).superRefine((request, ctx) => {
-  const { prompt, n, best_of, echo, min_tokens, max_tokens } = request;
-  if (max_tokens === 0 && !echo) {
-    const rule = { constraint: `range(1..=${MAX_TOKENS})`, value: '0' };
-    fields.violated(ctx, rule, 'max_tokens must be at least 1, unless echo is true (got 0)', ['max_tokens']);
-  }
-  checkMinTokens(ctx, min_tokens, { name: 'max_tokens', value: max_tokens, fallback: DEFAULT_MAX_TOKENS });
-  checkGrammar(ctx, request);
-  checkPenalties(ctx, request);
-  checkDurable(ctx, { ...request, n: prompt.length * n });
-  refuseIgnored(
-    ctx,
-    best_of !== undefined && n > 1,
-    'best_of',
-    'is not supported with an n above 1; leave it out',
-  );
-  const numChoices = prompt.length * n;
-  if (numChoices <= MAX_CHOICES) return;
-  const rule = { constraint: `max_count(${MAX_CHOICES})`, value: String(numChoices) };
-  const sentence = `prompt must ask for at most ${MAX_CHOICES} choices, its prompts times n (got ${numChoices})`;
-  fields.violated(ctx, rule, sentence, ['prompt']);
-});
-
-/** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
-export function parseCompletions(body: unknown): ParsedCall {
-  const request = parseBody(schema, body);
-  const call: Call = {
-    ...sharedCall(request),
-    input: { field: 'prompt', prompts: request.prompt },
-    thinking: {},
-    maxTokens: request.max_tokens,
-    report: { topLogprobs: request.logprobs, isEchoed: request.echo, timings: request.timings },
-  };
-  return {
-    call,
-    ignored: ignoredByBoth(schema, body, request),
-    encoding: completionEncoding(completionOf(request), completionFormat),
-  };
-}
+/** POST /v1/completions. */
+export const completions = codec(
+  body,
+  (request) => ({
+    call: {
+      ...sharedCall(request),
+      input: { field: 'prompt', prompts: request.prompt },
+      thinking: {},
+      maxTokens: request.max_tokens,
+      report: { topLogprobs: request.logprobs, isEchoed: request.echo, timings: request.timings },
+    },
+    encoding: completionEncoding(request, completionFormat),
+  }),
+  ignoredOptions,
+);

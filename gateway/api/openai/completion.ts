@@ -1,40 +1,104 @@
 import { randomUUID } from 'node:crypto';
+import * as z from 'zod';
 import type { Encoding, EventEncoder, EventOutlet, Facts } from '../../calls/call.ts';
-import { type ChoiceText, choiceText, type FinishedChoice, textOf } from '../../calls/whole-answer.ts';
+import { choiceText, type FinishedChoice, textOf } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import { type AnswerEnd, type AnswerPart, isCutShort } from '../../generation/text-stream.ts';
 import { dataEvent } from '../../server/streams/sse.ts';
-import { endedBy, type Mark, mark } from '../answer-fields.ts';
+import { endedBy, type Mark, mark, markFields } from '../answer-fields.ts';
 import {
   type BesideFinish,
-  type ChunkEnvelope,
-  type CompletionEnvelope,
+  type ChoiceFormat,
+  chatChoice,
+  chatChunkChoice,
+  completionChoice,
   type FinishReason,
-  openAiErrorBody,
-  type Usage,
-} from './answers.ts';
+} from './choices.ts';
 
 /** Answers of OpenAI's generating routes, whole and as chunks. ChoiceFormat has the differences between the routes. */
 
-export interface Completion {
-  readonly model: string;
-  readonly includesUsage: boolean;
-  readonly facts: Facts;
+const usageSchema = z.object({
+  prompt_tokens: z.int(),
+  completion_tokens: z.int(),
+  total_tokens: z.int(),
+  prompt_tokens_details: z.object({ cached_tokens: z.int() }),
+  completion_tokens_details: z.object({ reasoning_tokens: z.int() }).optional(),
+});
+type Usage = z.infer<typeof usageSchema>;
+
+/** The members of all answers; an answer's own come after them. */
+function envelope<Name extends string, Own extends z.ZodRawShape>(object: Name, own: Own) {
+  return z.object({
+    id: z.string(),
+    created: z.int(),
+    model: z.string(),
+    system_fingerprint: z.string(),
+    ...markFields,
+    object: z.literal(object),
+    ...own,
+  });
 }
 
-export interface ChoiceFormat {
-  /** Begins the answer's id. */
-  readonly prefix: string;
-  readonly object: string;
-  readonly chunkObject: string;
-  /** A whole choice. */
-  choice(index: number, text: ChoiceText, finishReason: FinishReason): object;
-  /** The first chunk of a choice, before its text; undefined if there is none. */
-  opening(index: number): object | undefined;
-  delta(index: number, text: ChoiceText): object;
-  /** A chunk of new thinking. Undefined for a format that has none. */
-  readonly thought?: (index: number, thought: string) => object;
-  closing(index: number, finishReason: FinishReason): object;
+/** The usage is in the last chunk, after all choices; it is null in the others. */
+const chunkUsage = { usage: usageSchema.nullable().optional() };
+
+export const chatCompletionSchema = envelope('chat.completion', {
+  choices: z.array(chatChoice),
+  usage: usageSchema,
+}).meta({ title: 'ChatCompletion' });
+
+export const chatChunkSchema = envelope('chat.completion.chunk', {
+  choices: z.array(chatChunkChoice),
+  ...chunkUsage,
+}).meta({ title: 'ChatCompletionChunk' });
+
+export const completionSchema = envelope('text_completion', {
+  choices: z.array(completionChoice),
+  usage: usageSchema,
+}).meta({ title: 'Completion' });
+
+export const completionChunkSchema = envelope('text_completion', {
+  choices: z.array(completionChoice),
+  ...chunkUsage,
+}).meta({ title: 'CompletionChunk' });
+
+/** The members of both routes' answers that do not depend on the ChoiceFormat. */
+type Envelope = Omit<z.infer<typeof chatCompletionSchema>, 'object' | 'choices'>;
+type ChunkEnvelope = Omit<z.infer<typeof chatChunkSchema>, 'object' | 'choices'>;
+
+/** The error object that OpenAI's clients parse. It is also sent in a stream that has begun. */
+export const openAiErrorSchema = z
+  .object({
+    error: z.object({
+      message: z.string(),
+      type: z.string(),
+      param: z.string().nullable(),
+      code: z.string().nullable(),
+    }),
+  })
+  .meta({ title: 'OpenAiError' });
+
+export function openAiErrorBody(error: ApiError): z.infer<typeof openAiErrorSchema> {
+  const { message, status, param = null, code } = error;
+  const type = ERROR_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error');
+  return { error: { message, type, param, code } };
+}
+
+const ERROR_TYPES: Partial<Record<ApiError['status'], string>> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  429: 'rate_limit_error',
+};
+
+/** What the answers repeat or obey of the request. */
+interface Asked {
+  readonly model: string;
+  readonly stream_options?: { readonly include_usage: boolean } | undefined;
+}
+
+interface Completion extends Asked {
+  readonly facts: Facts;
 }
 
 function finishReasonOf(end: AnswerEnd): FinishReason {
@@ -52,9 +116,9 @@ function wholeCompletion(
     return { ...shape.choice(index, text, finishReasonOf(end)), ...besideFinish(end) };
   });
   const continued = finished.find(({ end }) => end.continuedBy !== undefined);
-  const counted = { usage: usage(completion.facts, ends), ...mark(continued?.end) };
+  const counted = { usage: usageOf(completion.facts, ends), ...mark(continued?.end) };
   const answer = { ...begun(completion, shape, shape.object), choices, ...counted };
-  return answer satisfies CompletionEnvelope;
+  return answer satisfies Envelope;
 }
 
 /** The first members of an answer and of each of its chunks. */
@@ -65,10 +129,13 @@ function begun({ model, facts }: Completion, { prefix }: ChoiceFormat, object: s
 
 /** The members of a choice that go with its finish_reason. */
 function besideFinish(end: AnswerEnd): BesideFinish {
-  return { ...endedBy(end), ...(end.timings === undefined ? {} : { timings: end.timings }) };
+  return { ...endedBy(end), ...(end.timings && { timings: end.timings }) };
 }
 
-function usage({ numPromptTokens, numChoicesPerPrompt }: Facts, ends: ReadonlyMap<number, AnswerEnd>): Usage {
+function usageOf(
+  { numPromptTokens, numChoicesPerPrompt }: Facts,
+  ends: ReadonlyMap<number, AnswerEnd>,
+): Usage {
   let numTokens = 0;
   let numCachedTokens = 0;
   let numThinkingTokens: number | undefined;
@@ -84,19 +151,18 @@ function usage({ numPromptTokens, numChoicesPerPrompt }: Facts, ends: ReadonlyMa
     completion_tokens: numTokens,
     total_tokens: numPromptTokens + numTokens,
     prompt_tokens_details: { cached_tokens: numCachedTokens },
-    ...(numThinkingTokens === undefined
-      ? {}
-      : { completion_tokens_details: { reasoning_tokens: numThinkingTokens } }),
+    ...(numThinkingTokens !== undefined && {
+      completion_tokens_details: { reasoning_tokens: numThinkingTokens },
+    }),
   };
 }
 
 const DONE = dataEvent('[DONE]');
 
 /** How a route with this format writes its answers. */
-export function completionEncoding(
-  request: Omit<Completion, 'facts'>,
-  formatOf: (facts: Facts) => ChoiceFormat,
-): Encoding {
+export function completionEncoding(asked: Asked, formatOf: (facts: Facts) => ChoiceFormat): Encoding {
+  const { model, stream_options } = asked;
+  const request = { model, stream_options };
   return {
     whole: (facts, choices) =>
       JSON.stringify(wholeCompletion({ ...request, facts }, formatOf(facts), choices)),
@@ -110,10 +176,7 @@ function errorEvent(error: ApiError): string {
 }
 
 /** The JSON before and after the text, which is the same in each chunk of a choice. */
-interface Frame {
-  readonly prefix: string;
-  readonly suffix: string;
-}
+type Frame = readonly [prefix: string, suffix: string];
 
 /** Stands for the text while a frame is made. No real text equals it. */
 const PLACEHOLDER = randomUUID();
@@ -124,17 +187,18 @@ const PLACEHOLDER = randomUUID();
  */
 class CompletionEvents implements EventEncoder {
   readonly #completion: Completion;
+  readonly #includesUsage: boolean;
   readonly #shape: ChoiceFormat;
   readonly #outlet: EventOutlet;
-  /** The frames of text by choice, from its first text on. */
+  /** The frames of text by choice, from its first text on, and those of thinking. */
   readonly #frames: Frame[] = [];
-  /** The frames of thinking by choice. */
   readonly #thoughtFrames: Frame[] = [];
   readonly #ends = new Map<number, AnswerEnd>();
 
   /** Writes the openings of all choices. */
   constructor(completion: Completion, shape: ChoiceFormat, outlet: EventOutlet) {
     this.#completion = completion;
+    this.#includesUsage = completion.stream_options?.include_usage ?? false;
     this.#shape = shape;
     this.#outlet = outlet;
     for (let index = 0; index < completion.facts.numChoices; index++) {
@@ -180,16 +244,16 @@ class CompletionEvents implements EventEncoder {
   /** Makes the frame of a delta whose text is PLACEHOLDER. */
   #frameOf(delta: object): Frame {
     const [prefix = '', suffix = ''] = this.#chunk([delta]).split(JSON.stringify(PLACEHOLDER));
-    return { prefix, suffix };
+    return [prefix, suffix];
   }
 
   #onEnd(index: number, end: AnswerEnd): void {
     const closing = { ...this.#shape.closing(index, finishReasonOf(end)), ...besideFinish(end) };
     this.#outlet.write(this.#chunk([closing], null, mark(end)));
     this.#ends.set(index, end);
-    if (this.#ends.size < this.#completion.facts.numChoices) return;
-    if (this.#completion.includesUsage)
-      this.#outlet.write(this.#chunk([], usage(this.#completion.facts, this.#ends)));
+    const { facts } = this.#completion;
+    if (this.#ends.size < facts.numChoices) return;
+    if (this.#includesUsage) this.#outlet.write(this.#chunk([], usageOf(facts, this.#ends)));
     this.#done();
   }
 
@@ -198,14 +262,13 @@ class CompletionEvents implements EventEncoder {
     this.#outlet.end();
   }
 
-  #chunk(choices: object[], usageOrNull: Usage | null = null, more: Mark = {}): string {
+  #chunk(choices: object[], usage: Usage | null = null, more: Mark = {}): string {
     const common = { ...begun(this.#completion, this.#shape, this.#shape.chunkObject), choices, ...more };
-    const counts = this.#completion.includesUsage ? { usage: usageOrNull } : {};
-    const chunk = { ...common, ...counts } satisfies ChunkEnvelope;
+    const chunk = { ...common, ...(this.#includesUsage && { usage }) } satisfies ChunkEnvelope;
     return dataEvent(JSON.stringify(chunk));
   }
 }
 
-function framed({ prefix, suffix }: Frame, text: string): string {
+function framed([prefix, suffix]: Frame, text: string): string {
   return prefix + JSON.stringify(text) + suffix;
 }

@@ -9,30 +9,45 @@ import * as fields from '../fields.ts';
 import { inert } from '../fields.ts';
 import { readJson } from '../json.ts';
 import { prompts } from './completion-request.ts';
-import { embeddingInert } from './inert-fields.ts';
+import { embeddingInert } from './fields.ts';
 
 const MAX_DIMENSIONS = 2 ** 16;
 
-/** The fields of POST /v1/embeddings. */
-export const embeddingFields = {
-  model: fields.nonEmpty('model'),
-  input: prompts('input'),
-  encoding_format: z.enum(['float', 'base64']).default('float'),
-  dimensions: fields.integer('dimensions', 1, MAX_DIMENSIONS).optional(),
-  priority: fields.priority,
-  ...inert(embeddingInert),
-};
+/** The body of POST /v1/embeddings. */
+export const embeddingBody = z
+  .strictObject({
+    model: fields.nonEmpty('model'),
+    input: prompts('input'),
+    encoding_format: z.enum(['float', 'base64']).default('float'),
+    dimensions: fields.integer('dimensions', 1, MAX_DIMENSIONS).optional(),
+    priority: fields.priority,
+    ...inert(embeddingInert),
+  })
+  .superRefine(({ input }, ctx) => {
+    fields.refuseMany(ctx, 'input', [input.length, MAX_TEXTS], 'texts', ['input']);
+  });
 
-const schema = z.strictObject(embeddingFields).superRefine(({ input }, ctx) => {
-  fields.refuseMany(ctx, 'input', [input.length, MAX_TEXTS], 'texts', ['input']);
-});
+export const embeddingsSchema = z
+  .object({
+    object: z.literal('list'),
+    data: z.array(
+      z.object({
+        object: z.literal('embedding'),
+        index: z.int(),
+        embedding: z.union([z.array(z.number()), z.string()]),
+      }),
+    ),
+    model: z.string(),
+    usage: z.object({ prompt_tokens: z.int(), total_tokens: z.int() }),
+  })
+  .meta({ title: 'Embeddings' });
 
 /** OpenAI's embeddings: a vector of length 1 for each text. */
 export function embedding(deps: RouteDeps): Handler {
   return async (c) => {
     const body = await readJson(c);
-    const { model: name, input, dimensions, encoding_format, priority } = parseBody(schema, body);
-    tellIgnored(c, deps.log, ignoredIn(schema, body));
+    const { model: name, input, dimensions, encoding_format, priority } = parseBody(embeddingBody, body);
+    tellIgnored(c, deps.log, ignoredIn(embeddingBody, body));
     return useModel(c, deps, { name }, async (usable) => {
       const wish = { field: 'input', texts: input, dimensions, limit: usable.info, isCut: false, priority };
       return embedTexts(c, deps, usable, wish, (numTokens) => {

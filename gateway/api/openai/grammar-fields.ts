@@ -1,6 +1,7 @@
 import * as z from 'zod';
+import type { AnswerForm } from '../../calls/tool-offer.ts';
 import type { Grammar } from '../../runner/runner.ts';
-import { refuseBoth, refuseMany, violated } from '../fields.ts';
+import { type Context, refuseBoth, refuseMany, violated } from '../fields.ts';
 import { grammar, JSON_OBJECT, schemaGrammar } from '../schema-grammar.ts';
 
 /**
@@ -9,8 +10,6 @@ import { grammar, JSON_OBJECT, schemaGrammar } from '../schema-grammar.ts';
  */
 
 const MAX_CHOICES = 1024;
-
-type Context = Pick<z.RefinementCtx, 'addIssue'>;
 
 function jsonField(name: string) {
   return z
@@ -23,7 +22,7 @@ function textField(name: string, kind: 'regex' | 'ebnf') {
   return z
     .string()
     .transform((source, ctx) => {
-      if (source === '') violated(ctx, { constraint: 'non_empty' }, `${name} must not be empty`);
+      if (source === '') violated(ctx, 'non_empty', `${name} must not be empty`);
       return grammar(ctx, name, { kind, source });
     })
     .optional();
@@ -34,7 +33,7 @@ function choiceField(name: string) {
     .array(z.string())
     .transform((choices, ctx) => {
       if (choices.length === 0 || choices.includes(''))
-        violated(ctx, { constraint: 'non_empty' }, `${name} must not be empty, and neither must a choice`);
+        violated(ctx, 'non_empty', `${name} must not be empty, and neither must a choice`);
       refuseMany(ctx, name, [choices.length, MAX_CHOICES], 'choices');
       const source = `root ::= ${choices.map(literal).join(' | ')}`;
       return grammar(ctx, name, { kind: 'ebnf', source });
@@ -66,27 +65,29 @@ const responseFormat = z
   })
   .transform(({ type, json_schema, schema }, ctx): Grammar | undefined => {
     const name = 'response_format.json_schema';
-    if (schema !== undefined && (type === 'text' || json_schema !== undefined)) {
-      const sentence =
-        type === 'text'
-          ? `response_format.schema needs the type json_object or json_schema (got ${type})`
-          : `response_format.schema and ${name} exclude each other; send one of them`;
-      violated(ctx, { constraint: 'exclusive' }, sentence, ['schema']);
-    }
+    const refuse = (constraint: string, sentence: string, member = 'json_schema'): void =>
+      violated(ctx, { constraint }, sentence, [member]);
+    if (schema !== undefined && type === 'text')
+      refuse(
+        'exclusive',
+        `response_format.schema needs the type json_object or json_schema (got ${type})`,
+        'schema',
+      );
+    else if (schema !== undefined && json_schema !== undefined)
+      refuse(
+        'exclusive',
+        `response_format.schema and ${name} exclude each other; send one of them`,
+        'schema',
+      );
     if (json_schema !== undefined && type !== 'json_schema')
-      violated(ctx, { constraint: 'exclusive' }, `${name} needs the type json_schema (got ${type})`, [
-        'json_schema',
-      ]);
+      refuse('exclusive', `${name} needs the type json_schema (got ${type})`);
     if (type === 'text') return undefined;
     if (schema !== undefined) return schemaGrammar(ctx, 'response_format.schema', schema, false);
     if (type === 'json_object') return JSON_OBJECT;
-    if (json_schema === undefined) {
-      violated(ctx, { constraint: 'required' }, `${name} is required with the type json_schema`, [
-        'json_schema',
-      ]);
-      return z.NEVER;
-    }
-    return schemaGrammar(ctx, `${name}.schema`, json_schema.schema, json_schema.strict);
+    if (json_schema !== undefined)
+      return schemaGrammar(ctx, `${name}.schema`, json_schema.schema, json_schema.strict);
+    refuse('required', `${name} is required with the type json_schema`);
+    return z.NEVER;
   })
   .optional();
 
@@ -101,7 +102,7 @@ const structuredOutputs = z
     const [first, second] = Object.entries(ways).filter(([, way]) => way !== undefined);
     if (first === undefined || second !== undefined) {
       const sentence = 'structured_outputs must have one of json, regex, choice and grammar';
-      violated(ctx, { constraint: 'exclusive' }, sentence);
+      violated(ctx, 'exclusive', sentence);
       return z.NEVER;
     }
     return first[1] as Grammar;
@@ -121,24 +122,21 @@ type GrammarFields = z.output<z.ZodObject<typeof grammarFields>>;
 
 const names = Object.keys(grammarFields) as (keyof GrammarFields)[];
 
-/** The fields of this kind that a request has. */
-export function grammarNames(request: GrammarFields): string[] {
-  return names.filter((name) => request[name] !== undefined);
+/** What the request has of these fields; the first one has the form of the answer. */
+export function formsOf(request: GrammarFields): AnswerForm[] {
+  return names.flatMap((field) => {
+    const grammar = request[field];
+    return grammar === undefined ? [] : [{ field, grammar }];
+  });
 }
 
-/** The grammar of the answer; undefined if the answer may be anything. */
-export function grammarOf(request: GrammarFields): Grammar | undefined {
-  const name = names.find((each) => request[each] !== undefined);
-  return name && request[name];
-}
-
-/** Checks the rules that concern several fields. */
+/** Reports a second field of this kind, and one that limits the tokens beside a form. */
 export function checkGrammar(
   ctx: Context,
   request: GrammarFields & { readonly allowed_token_ids: readonly number[] },
 ): void {
-  const [first, second] = grammarNames(request);
+  const [first, second] = formsOf(request);
   if (first === undefined) return;
-  const excluded = [second, request.allowed_token_ids.length > 0 ? 'allowed_token_ids' : undefined];
-  for (const name of excluded) if (name !== undefined) refuseBoth(ctx, name, first);
+  const excluded = [second?.field, request.allowed_token_ids.length > 0 ? 'allowed_token_ids' : undefined];
+  for (const name of excluded) if (name !== undefined) refuseBoth(ctx, name, first.field);
 }

@@ -11,23 +11,41 @@ import {
   type RouteGroup,
 } from '../../server/route-group.ts';
 import { responseOperations } from '../responses/routes.ts';
-import { answering, requestId } from '../route.ts';
+import { calling, get, post, requestId } from '../route.ts';
+import { chat } from './chat-request.ts';
 import {
   chatChunkSchema,
   chatCompletionSchema,
   completionChunkSchema,
   completionSchema,
-  embeddingsSchema,
-  type ModelList,
-  type ModelObject,
-  modelSchema,
-  modelsSchema,
   openAiErrorBody,
   openAiErrorSchema,
-} from './answers.ts';
-import { chatFields, parseChat } from './chat-request.ts';
-import { completionFields, parseCompletions } from './completion-request.ts';
-import { embedding, embeddingFields } from './embeddings.ts';
+} from './completion.ts';
+import { completions } from './completion-request.ts';
+import { embedding, embeddingBody, embeddingsSchema } from './embeddings.ts';
+
+const modelSchema = z
+  .object({
+    id: z.string(),
+    object: z.literal('model'),
+    created: z.int(),
+    owned_by: z.literal('runnel'),
+    max_model_len: z.int().optional(),
+    context_length: z.int().optional(),
+    status: z
+      .object({
+        state: z.enum(['loaded', 'loading', 'unloaded', 'failed']),
+        progress: z.number().nullable(),
+        reason: z.string().nullable(),
+      })
+      .optional(),
+  })
+  .meta({ title: 'Model' });
+type ModelObject = z.infer<typeof modelSchema>;
+
+const modelsSchema = z
+  .object({ object: z.literal('list'), data: z.array(modelSchema) })
+  .meta({ title: 'Models' });
 
 /** Events of a stream. Each is a chunk or an error. */
 const chunks = (chunk: z.ZodType): Events => ({
@@ -43,56 +61,31 @@ export const openAiGroup: RouteGroup = {
   generating: ['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/responses'],
   begin: requestId(),
   operations: [
-    {
-      method: 'post',
-      path: '/v1/chat/completions',
-      summary: 'The next message of a conversation',
-      handler: answering(parseChat),
-      body: z.strictObject(chatFields),
-      answers: {
-        200: jsonOrEvents(
-          'A chat.completion, or chunks and [DONE].',
-          chatCompletionSchema,
-          chunks(chatChunkSchema),
-        ),
-      },
-    },
-    {
-      method: 'post',
-      path: '/v1/completions',
-      summary: 'The continuation of prompts',
-      handler: answering(parseCompletions),
-      body: z.strictObject(completionFields).meta({ required: ['model', 'prompt'] }),
-      answers: {
-        200: jsonOrEvents(
-          'A text_completion, or chunks and [DONE].',
-          completionSchema,
-          chunks(completionChunkSchema),
-        ),
-      },
-    },
-    {
-      method: 'post',
-      path: '/v1/embeddings',
-      summary: 'Vectors of texts',
-      handler: embedding,
-      body: z.strictObject(embeddingFields),
-      answers: { 200: json('A list of embeddings.', embeddingsSchema) },
-    },
-    {
-      method: 'get',
-      path: '/v1/models',
-      summary: 'The models that are served',
-      handler: listing,
-      answers: { 200: json('A list of models.', modelsSchema) },
-    },
-    {
-      method: 'get',
-      path: '/v1/models/{name}',
-      summary: 'One model',
-      handler: describing,
-      answers: { 200: json('A model.', modelSchema) },
-    },
+    calling(
+      '/v1/chat/completions',
+      'The next message of a conversation',
+      chat,
+      jsonOrEvents('A chat.completion, or chunks and [DONE].', chatCompletionSchema, chunks(chatChunkSchema)),
+    ),
+    calling(
+      '/v1/completions',
+      'The continuation of prompts',
+      { ...completions, body: completions.body.meta({ required: ['model', 'prompt'] }) },
+      jsonOrEvents(
+        'A text_completion, or chunks and [DONE].',
+        completionSchema,
+        chunks(completionChunkSchema),
+      ),
+    ),
+    post(
+      '/v1/embeddings',
+      'Vectors of texts',
+      embedding,
+      embeddingBody,
+      json('A list of embeddings.', embeddingsSchema),
+    ),
+    get('/v1/models', 'The models that are served', listing, json('A list of models.', modelsSchema)),
+    get('/v1/models/{name}', 'One model', describing, json('A model.', modelSchema)),
     ...responseOperations,
   ],
   errorSchema: openAiErrorSchema,
@@ -108,7 +101,7 @@ function listing(deps: RouteDeps): Handler {
     const data = deps.models.all.flatMap((model) =>
       model.names.map((name) => modelObject(name, model, deps)),
     );
-    return c.json({ object: 'list', data } satisfies ModelList);
+    return c.json({ object: 'list', data } satisfies z.infer<typeof modelsSchema>);
   };
 }
 

@@ -6,19 +6,65 @@ import { UsageError } from '../../errors/exit-code.ts';
 import { ModelFileError } from '../../errors/model-file-error.ts';
 import { JSON_TYPE } from '../../json/json-text.ts';
 import { json, type RouteDeps, type RouteGroup } from '../../server/route-group.ts';
-import { jsonOf } from '../../telemetry/crash-reports.ts';
+import { type CrashReport, jsonOf } from '../../telemetry/crash-reports.ts';
 import { parseBody } from '../body.ts';
 import { readJson } from '../json.ts';
-import { nativeErrorBody, nativeErrorSchema } from '../native/answers.ts';
-import {
-  crashesSchema,
-  healthSchema,
-  killedSchema,
-  readySchema,
-  restartedSchema,
-  restartingSchema,
-} from './answers.ts';
-import { health, ready } from './health.ts';
+import { nativeErrorBody, nativeErrorSchema } from '../native/events.ts';
+import { get, post } from '../route.ts';
+import { health, healthSchema, ready, readySchema } from './health.ts';
+
+const count = z.int().nullable();
+const text = z.string().nullable();
+const strings = z.array(z.string()).readonly();
+
+const crashedRequest = z.object({
+  request_id: z.int(),
+  prompt_tokens: z.int(),
+  emitted_tokens: z.int(),
+  strikes: z.int(),
+  max_tokens: z.int(),
+  temperature: z.number(),
+  top_k: z.int(),
+  top_p: z.number(),
+  min_p: z.number(),
+  repetition_penalty: z.number(),
+  presence_penalty: z.number(),
+  frequency_penalty: z.number(),
+  logit_biases: z.int(),
+  allowed_tokens: z.int(),
+  banned_tokens: z.int(),
+  /** A 64-bit integer. The JSON has all of its digits. */
+  seed: z.custom<object>().meta({ type: 'integer' }),
+});
+
+const crash = z.object({
+  model: z.string().optional(),
+  time: z.string(),
+  reason: z.string(),
+  message: z.string(),
+  pid: count,
+  runner: count,
+  start: z.int(),
+  exit_code: count,
+  signal: text,
+  phase: text,
+  step: z.int(),
+  ready_for_ms: count,
+  build: text,
+  numerics_id: text,
+  model_identity: text,
+  command: strings,
+  stderr_tail: strings,
+  num_requests: z.int(),
+  requests: z.array(crashedRequest).readonly(),
+  recording: text,
+}) satisfies z.ZodType<Omit<CrashReport, 'model'>>;
+
+const crashesSchema = z.object({ crashes: z.array(crash) }).meta({ title: 'Crashes' });
+
+const restartedSchema = z.object({ status: z.literal('restarted') }).meta({ title: 'Restarted' });
+const restartingSchema = z.object({ status: z.literal('restarting') }).meta({ title: 'Restarting' });
+const killedSchema = z.object({ status: z.literal('killed') }).meta({ title: 'Killed' });
 
 const operator: Pick<RouteGroup, 'name' | 'generating' | 'errorSchema' | 'errorAnswer'> = {
   name: 'operator',
@@ -33,28 +79,19 @@ export const probeGroup: RouteGroup = {
   paths: ['/health', '/ready'],
   access: 'everybody',
   operations: [
-    {
-      method: 'get',
-      path: '/health',
-      summary: 'The worker’s health',
-      handler: health,
-      answers: { 200: json('Always, while the gateway runs.', healthSchema) },
-    },
-    {
-      method: 'get',
-      path: '/ready',
-      summary: 'Whether the worker takes requests',
-      handler: ready,
-      answers: {
-        200: json('The worker takes requests. Otherwise the answer is a 503 with the reason.', readySchema),
-      },
-    },
+    get('/health', 'The worker’s health', health, json('Always, while the gateway runs.', healthSchema)),
+    get(
+      '/ready',
+      'Whether the worker takes requests',
+      ready,
+      json('The worker takes requests. Otherwise the answer is a 503 with the reason.', readySchema),
+    ),
   ],
 };
 
-const killSchema = z.strictObject({ pid: z.int() });
+const killBody = z.strictObject({ pid: z.int() });
 
-const restartSchema = z.strictObject({
+const restartBody = z.strictObject({
   wait: z.boolean().default(false),
   model: z.string().optional(),
 });
@@ -65,42 +102,35 @@ export const operatorGroup: RouteGroup = {
   paths: ['/runner/*', '/metrics'],
   access: 'admin-key',
   operations: [
-    {
-      method: 'get',
-      path: '/metrics',
-      summary: 'Numbers for Prometheus',
-      handler: metrics,
-      answers: {
-        200: { description: 'Prometheus’ text format.', content: { 'text/plain': { whole: z.string() } } },
-      },
-    },
-    {
-      method: 'get',
-      path: '/runner/crashes',
-      summary: 'The last runners that crashed or exited unexpectedly',
-      handler: crashes,
-      answers: { 200: json('crashes, the newest first.', crashesSchema) },
-    },
+    get('/metrics', 'Numbers for Prometheus', metrics, {
+      description: 'Prometheus’ text format.',
+      content: { 'text/plain': { whole: z.string() } },
+    }),
+    get(
+      '/runner/crashes',
+      'The last runners that crashed or exited unexpectedly',
+      crashes,
+      json('crashes, the newest first.', crashesSchema),
+    ),
     {
       method: 'post',
       path: '/runner/restart',
       summary: 'A new runner in place of the old one',
       handler: restarting,
-      body: restartSchema,
+      body: restartBody,
       isBodyOptional: true,
       answers: {
         200: json('The new runner is ready (with wait).', restartedSchema),
         202: json('The restart has begun.', restartingSchema),
       },
     },
-    {
-      method: 'post',
-      path: '/runner/kill',
-      summary: 'Ends the process of a runner by SIGKILL; only with --playground dev',
-      handler: killing,
-      body: killSchema,
-      answers: { 200: json('It was killed.', killedSchema) },
-    },
+    post(
+      '/runner/kill',
+      'Ends the process of a runner by SIGKILL; only with --playground dev',
+      killing,
+      killBody,
+      json('It was killed.', killedSchema),
+    ),
   ],
 };
 
@@ -126,9 +156,9 @@ function restarting(deps: RouteDeps): Handler {
 }
 
 /** Reads the body; a request without one gets the defaults. */
-async function bodyOf(c: Context): Promise<z.infer<typeof restartSchema>> {
-  if (c.req.header('content-type') === undefined) return restartSchema.parse({});
-  return parseBody(restartSchema, await readJson(c));
+async function bodyOf(c: Context): Promise<z.infer<typeof restartBody>> {
+  if (c.req.header('content-type') === undefined) return restartBody.parse({});
+  return parseBody(restartBody, await readJson(c));
 }
 
 function restart(deps: RouteDeps, model: string | undefined): Promise<string | undefined> {
@@ -146,7 +176,7 @@ function killing({ playground }: RouteDeps): Handler | undefined {
   return (
     kill &&
     (async (c) => {
-      const { pid } = parseBody(killSchema, await readJson(c));
+      const { pid } = parseBody(killBody, await readJson(c));
       if (kill(pid)) return c.json({ status: 'killed' });
       const message = `No runner of this server has the process id ${pid}.`;
       throw new ApiError({ status: 404, code: 'not_found', message });

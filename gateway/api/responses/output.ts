@@ -4,9 +4,9 @@ import type { ApiError } from '../../errors/api-error.ts';
 import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import { openAiErrorBody } from '../openai/answers.ts';
-import { tokenLogprobs } from '../openai/choice-formats.ts';
-import type { ItemStatus, OutputItem, OutputPart, ResponseEventName } from './answers.ts';
+import { tokenLogprobs } from '../openai/choices.ts';
+import { openAiErrorBody } from '../openai/completion.ts';
+import type { ItemIds, ItemStatus, OutputItem, OutputPart, ResponseEventName } from './response.ts';
 
 /** The output of a response: what was thought, then each text of the answer as a message and each call as an item, in their order. */
 
@@ -14,14 +14,6 @@ type TokenBytes = Pick<Tokenizer, 'bytes'>;
 
 /** A text or a piece of a text. It has its tokens if log-probabilities were requested. */
 type ItemText = Pick<ChoiceText, 'text' | 'tokens'>;
-
-/** The ids of items. index: the place of the item among the items of its type. */
-export interface ItemIds {
-  readonly reasoning: string;
-  message(index: number): string;
-  /** callId: the id that the result of the call must name. */
-  call(index: number): { readonly id: string; readonly callId: string };
-}
 
 /** How an item of one type is written. `said` is its text so far. */
 interface ItemForm {

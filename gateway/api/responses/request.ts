@@ -1,7 +1,17 @@
 import * as z from 'zod';
 import type { Tool } from '../../calls/tool-offer.ts';
+import { asObject, memberOf } from '../../json/json-values.ts';
+import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import type { Grammar } from '../../runner/runner.ts';
-import { durable } from '../durable-field.ts';
+import {
+  budgetFields,
+  checkThinking,
+  durable,
+  effort,
+  paramsByEffort,
+  type ReasoningParams,
+} from '../call-fields.ts';
+import { CallNames, callArguments, chatMessage, MAX_MESSAGES, textContent } from '../conversation.ts';
 import * as fields from '../fields.ts';
 import {
   ANYTHING,
@@ -16,12 +26,124 @@ import {
 } from '../fields.ts';
 import { JSON_OBJECT, schemaGrammar } from '../schema-grammar.ts';
 import { strictSchema } from '../strict-schema.ts';
-import { budgetFields, checkThinking, effort, type SaidOfThinking, saidBy } from '../thinking-parts.ts';
-import { allowedFields, checkTools, functionFields, toolChoice, toolList, toolOf } from '../tools.ts';
-import type { ResponseJson } from './answers.ts';
-import { inputItems } from './input-items.ts';
+import {
+  allowedFields,
+  checkTools,
+  functionFields,
+  toolChoice,
+  toolList,
+  toolName,
+  toolOf,
+} from '../tools.ts';
 
 /** The body of POST /v1/responses. Each field is obeyed, refused by name, or accepted because it changes nothing. */
+
+/** Accepted fields of a message that change nothing. Clients send a response's output back with these fields. */
+export const itemInert = { id: ANYTHING, phase: ANYTHING, status: ANYTHING } as const satisfies InertFields;
+
+/** The same for a part of an item's content. */
+export const partInert = {
+  annotations: ANYTHING,
+  logprobs: ANYTHING,
+  parsed: ANYTHING,
+  prompt_cache_breakpoint: ANYTHING,
+} as const satisfies InertFields;
+
+const messageItem = z.object({
+  type: z.literal('message'),
+  role: z.enum(['user', 'system', 'developer', 'assistant']),
+  content: textContent(partInert, ['input_text', 'output_text']),
+  ...inert(itemInert),
+});
+
+const textsOf = (type: 'reasoning_text' | 'summary_text') =>
+  z.array(z.object({ type: z.literal(type), text: z.string() }));
+
+/** What was thought before the message or call that follows. The summary is used only if there is no content. */
+const reasoningItem = z.object({
+  type: z.literal('reasoning'),
+  content: textsOf('reasoning_text').optional(),
+  summary: textsOf('summary_text').default([]),
+  ...inert({ encrypted_content: ANYTHING, id: ANYTHING, status: ANYTHING }),
+});
+
+const callItem = z.object({
+  type: z.literal('function_call'),
+  call_id: fields.nonEmpty('call_id'),
+  name: toolName,
+  arguments: callArguments,
+  // SDKs add parsed_arguments.
+  ...inert({ id: ANYTHING, parsed_arguments: ANYTHING, status: ANYTHING }),
+});
+
+const resultItem = z.object({
+  type: z.literal('function_call_output'),
+  call_id: z.string(),
+  output: textContent(partInert, ['input_text', 'output_text']),
+  ...inert({ id: ANYTHING, status: ANYTHING }),
+});
+
+const MESSAGES_AND_CALLS =
+  'is not supported: items are of the type "message", "reasoning", "function_call" or "function_call_output" here';
+const NOTHING_STORED =
+  'is not supported: nothing is stored here that it could refer to; send the item itself';
+
+/** An item. Without a type, an object is a message. */
+const item = z.preprocess(
+  (sent) => {
+    const isTypeless = Object.keys(asObject(sent)).length > 0 && memberOf(sent, 'type') === undefined;
+    return isTypeless && !Array.isArray(sent) ? { ...asObject(sent), type: 'message' } : sent;
+  },
+  fields.typed(
+    ['message', 'reasoning', 'function_call', 'function_call_output'],
+    (type) => (type === 'item_reference' ? NOTHING_STORED : MESSAGES_AND_CALLS),
+    z.discriminatedUnion('type', [messageItem, reasoningItem, callItem, resultItem]),
+    (ctx) => fields.violated(ctx, 'type', 'must be an item: an object with a type or a role'),
+  ),
+);
+
+type Item = z.output<typeof item>;
+
+/** A text, or items: messages, what was thought, calls of tools and their results. */
+const inputItems = z
+  .preprocess(
+    (value) => (typeof value === 'string' ? [{ role: 'user', content: value }] : value),
+    z
+      .array(item, 'must be a string or an array of items')
+      .min(1, 'must have at least one item')
+      .max(MAX_MESSAGES, `must have at most ${MAX_MESSAGES} items`),
+  )
+  .transform(conversationOf);
+
+/** The conversation as templates see it. A call is added to the message of the assistant before it, or gets one without text. */
+function conversationOf(items: readonly Item[], ctx: fields.Context): ChatMessage[] {
+  const names = new CallNames(ctx, 'item');
+  const messages: ChatMessage[] = [];
+  const thoughts: string[] = [];
+  const takeThought = (): string => thoughts.splice(0).join('');
+  for (const [index, each] of items.entries()) {
+    if (each.type === 'message') {
+      const { role, content } = each;
+      const thought = role === 'assistant' ? takeThought() : '';
+      messages.push(chatMessage(role === 'developer' ? 'system' : role, content, thought));
+    } else if (each.type === 'reasoning') {
+      const { content, summary } = each;
+      thoughts.push(...(content ?? summary).map(({ text }) => text));
+    } else if (each.type === 'function_call') {
+      const call = { id: each.call_id, name: each.name, arguments: each.arguments };
+      names.add([call]);
+      addCall(messages, call, takeThought());
+    } else messages.push(names.result(each.call_id, each.output, [index, 'call_id']));
+  }
+  return messages;
+}
+
+function addCall(messages: ChatMessage[], call: ToolCall, thought: string): void {
+  const last = messages.at(-1);
+  if (last?.role === 'assistant' && thought === '')
+    messages[messages.length - 1] = { ...last, toolCalls: [...(last.toolCalls ?? []), call] };
+  else messages.push(chatMessage('assistant', '', thought, [call]));
+}
 
 interface DescribedTool extends Tool {
   /** The tool as the response repeats it. */
@@ -32,7 +154,6 @@ const tool = z
   .object({
     type: z.literal('function'),
     ...functionFields,
-    /** Undefined: strict if its schema has a strict form. */
     strict: z.boolean().optional(),
     ...inert({
       allowed_callers: [['direct']],
@@ -42,9 +163,10 @@ const tool = z
     }),
   })
   .transform(({ type, name, description, parameters: sent, strict: wanted }): DescribedTool => {
-    const strictly = wanted === undefined ? strictOf(sent) : undefined;
-    const strict = wanted ?? strictly !== undefined;
-    const parameters = strictly?.parameters ?? sent;
+    // As with OpenAI, a tool that does not say is strict if its schema, if it has one, has a strict form.
+    const strictForm = wanted === undefined && sent !== undefined ? strictSchema(sent) : undefined;
+    const strict = wanted ?? (sent === undefined || strictForm !== undefined);
+    const parameters = strictForm ?? sent;
     const told = description === undefined ? {} : { description };
     return {
       ...toolOf({ name, description, parameters }, strict),
@@ -52,40 +174,14 @@ const tool = z
     };
   });
 
-/** The strict form of the parameters of a tool that does not set `strict`, as with OpenAI. Undefined: they have none. */
-function strictOf(sent: object | undefined): { readonly parameters: object | undefined } | undefined {
-  const parameters = sent && strictSchema(sent);
-  return sent === undefined || parameters !== undefined ? { parameters } : undefined;
-}
-
 const named = z.strictObject({ type: z.literal('function'), name: z.string() });
 const allowed = z.strictObject({ type: z.literal('allowed_tools'), ...allowedFields(named) });
 
-export const toolFields = {
+const toolFields = {
   tools: toolList('function', tool),
   tool_choice: toolChoice(named, '{"type":"function","name":"…"}', allowed),
   parallel_tool_calls: z.boolean().default(true),
 };
-
-type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
-
-/** These fields as the response repeats them. */
-export function describedTools({
-  tools,
-  tool_choice: { choice, allowed: names },
-  parallel_tool_calls,
-}: ToolFields): Pick<ResponseJson, 'parallel_tool_calls' | 'tool_choice' | 'tools'> {
-  const written = (name: string) => ({ type: 'function' as const, name });
-  const chosen = typeof choice === 'string' ? choice : written(choice.name);
-  return {
-    parallel_tool_calls,
-    tool_choice:
-      names === undefined
-        ? chosen
-        : { type: 'allowed_tools', mode: String(choice), tools: names.map(written) },
-    tools: tools.map(({ described }) => described),
-  };
-}
 
 export const textInert = { verbosity: ['medium'] } as const satisfies InertFields;
 
@@ -115,12 +211,12 @@ const format = z
     for (const [name, value] of Object.entries(described)) {
       if (value === undefined) continue;
       const sentence = `text.format.${name} needs the type json_schema (got ${type})`;
-      violated(ctx, { constraint: 'exclusive' }, sentence, [name]);
+      violated(ctx, 'exclusive', sentence, [name]);
     }
     return type === 'text' ? PLAIN : { grammar: JSON_OBJECT, described: { type } };
   });
 
-export const textField = z
+const textField = z
   .strictObject({ format: format.optional(), ...inert(textInert) })
   .default({})
   .transform(({ format: asked }) => asked ?? PLAIN);
@@ -134,15 +230,8 @@ const reasoningFields = {
 
 type ReasoningFields = z.output<z.ZodObject<typeof reasoningFields>>;
 
-export function saidOfThinking(request: ReasoningFields): SaidOfThinking {
-  return saidBy('reasoning.effort', request.reasoning?.effort, request);
-}
-
-/** The field `reasoning` as a response repeats it. */
-export function describedReasoning({
-  reasoning,
-}: Pick<ReasoningFields, 'reasoning'>): ResponseJson['reasoning'] {
-  return { effort: reasoning?.effort ?? null, summary: reasoning?.summary ?? null };
+export function reasoningParams(request: ReasoningFields): ReasoningParams {
+  return paramsByEffort('reasoning.effort', request.reasoning?.effort, request);
 }
 
 const MAX_TOP_LOGPROBS = 20;
@@ -190,54 +279,49 @@ const metadata = z.record(z.string(), z.string()).superRefine((pairs, ctx) => {
     [...name].length > MAX_METADATA_KEY || [...value].length > MAX_METADATA_VALUE;
   if (!entries.some(isTooLong)) return;
   const sentence = `metadata must have names of at most ${MAX_METADATA_KEY} characters and values of at most ${MAX_METADATA_VALUE}`;
-  fields.violated(ctx, { constraint: `max_length(${MAX_METADATA_VALUE})` }, sentence);
+  fields.violated(ctx, `max_length(${MAX_METADATA_VALUE})`, sentence);
 });
 
-/** The fields of POST /v1/responses. */
-export const responsesFields = {
-  model: fields.nonEmpty('model'),
-  input: inputItems,
-  instructions: z.string().optional(),
-  max_output_tokens: fields.integer('max_output_tokens', 1, MAX_TOKENS).optional(),
-  temperature: fields.float('temperature', 0, 2).default(1),
-  top_p: fields.float('top_p', 0, 1).default(1),
-  text: textField,
-  ...reasoningFields,
-  ...toolFields,
-  include: z
-    .array(z.enum(INCLUDABLE))
-    .transform((names) => ({ logprobs: names.includes(LOGPROBS) }))
-    .default({ logprobs: false }),
-  top_logprobs: fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS).default(0),
-  metadata: metadata.default({}),
-  stream: z.boolean().default(false),
-  /** The response continues without its client, and the journal keeps it. */
-  background: z.boolean().default(false),
-  durable,
-  /** Must say whether the response is kept, if it is sent. */
-  store: z.boolean().optional(),
-  /** An addition: OpenAI has a seed only for chats. */
-  seed: fields.seed('seed').optional(),
-  /** An addition too. */
-  priority: fields.priority,
-  ...inert(responsesInert),
-};
+export const responsesBody = z
+  .strictObject({
+    model: fields.nonEmpty('model'),
+    input: inputItems,
+    instructions: z.string().optional(),
+    max_output_tokens: fields.integer('max_output_tokens', 1, MAX_TOKENS).optional(),
+    temperature: fields.float('temperature', 0, 2).default(1),
+    top_p: fields.float('top_p', 0, 1).default(1),
+    text: textField,
+    ...reasoningFields,
+    ...toolFields,
+    include: z
+      .array(z.enum(INCLUDABLE))
+      .transform((names) => ({ logprobs: names.includes(LOGPROBS) }))
+      .default({ logprobs: false }),
+    top_logprobs: fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS).default(0),
+    metadata: metadata.default({}),
+    stream: z.boolean().default(false),
+    /** The response continues without its client, and the journal keeps it. */
+    background: z.boolean().default(false),
+    durable,
+    /** Must say whether the response is kept, if it is sent. */
+    store: z.boolean().optional(),
+    /** An addition: OpenAI has a seed only for chats. */
+    seed: fields.seed('seed').optional(),
+    /** An addition too. */
+    priority: fields.priority,
+    ...inert(responsesInert),
+  })
+  .superRefine((request, ctx) => {
+    const { include, top_logprobs, store, background, durable } = request;
+    checkThinking(ctx, reasoningParams(request));
+    checkTools(ctx, request, include.logprobs ? ['include'] : []);
+    const isKept = background || durable;
+    const inVain = store === true && !isKept;
+    refuseIgnored(ctx, inVain, 'store', 'needs background or durable: nothing else is stored here');
+    const isRefused = store === false && isKept;
+    refuseIgnored(ctx, isRefused, 'store', 'must not be false with background or durable, which are stored');
+    const isIgnored = !include.logprobs && top_logprobs > 0;
+    refuseIgnored(ctx, isIgnored, 'top_logprobs', `needs include to have "${LOGPROBS}"`);
+  });
 
-export const responsesSchema = z.strictObject(responsesFields).superRefine((request, ctx) => {
-  const { include, top_logprobs, store } = request;
-  const isKept = request.background || request.durable;
-  checkThinking(ctx, saidOfThinking(request));
-  checkTools(ctx, request, include.logprobs ? ['include'] : []);
-  refuseIgnored(
-    ctx,
-    store === true && !isKept,
-    'store',
-    'needs background or durable: nothing else is stored here',
-  );
-  const isRefused = store === false && isKept;
-  refuseIgnored(ctx, isRefused, 'store', 'must not be false with background or durable, which are stored');
-  const isIgnored = !include.logprobs && top_logprobs > 0;
-  refuseIgnored(ctx, isIgnored, 'top_logprobs', `needs include to have "${LOGPROBS}"`);
-});
-
-export type ResponsesRequest = z.output<typeof responsesSchema>;
+export type ResponsesRequest = z.output<typeof responsesBody>;

@@ -1,23 +1,15 @@
-import type { Call, Encoding, EventEncoder, EventOutlet, Facts, ParsedCall } from '../../calls/call.ts';
+import type { Call, Encoding, EventEncoder, EventOutlet } from '../../calls/call.ts';
 import { choiceText } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerPart } from '../../generation/text-stream.ts';
-import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import { ignoredIn, parseBody } from '../body.ts';
-import { thinkingWishOf } from '../thinking-parts.ts';
-import { toolWishOf } from '../tools.ts';
-import type { ResponseEventName } from './answers.ts';
+import { codec } from '../body.ts';
+import { thinkingParamsOf } from '../call-fields.ts';
+import { toolParamsOf } from '../tools.ts';
 import { EventWriter, errorEvent, Output } from './output.ts';
-import { type ResponsesRequest, responsesSchema, saidOfThinking } from './request.ts';
-import { endStatus, ResponseObject, responseId } from './response.ts';
+import { type ResponsesRequest, reasoningParams, responsesBody } from './request.ts';
+import { endStatus, type ResponseEventName, ResponseObject, responseId } from './response.ts';
 
 /** OpenAI's responses: what a body asks, and how it is answered, whole and as events. */
-
-interface ResponseEventOptions {
-  readonly tokenizer: Pick<Tokenizer, 'bytes'>;
-  /** Gets the JSON of the response from each event that has the whole response. */
-  readonly onStage?: (response: string) => void;
-}
 
 /**
  * Writes an answer as events: response.created, response.in_progress, the events of its items, and as the last event exactly
@@ -25,21 +17,22 @@ interface ResponseEventOptions {
  */
 class ResponseEvents implements EventEncoder {
   readonly #response: ResponseObject;
-  readonly #options: ResponseEventOptions;
+  readonly #onStage: (response: string) => void;
   readonly #writer: EventWriter;
   readonly #output: Output;
 
-  /** Writes the first events. */
-  constructor(response: ResponseObject, options: ResponseEventOptions, outlet: EventOutlet) {
+  /** Writes the first events. onStage: gets the JSON of the response from each event that has the whole response. */
+  constructor(response: ResponseObject, outlet: EventOutlet, onStage: (response: string) => void = () => {}) {
+    const { tokenizer, beginsWithText } = response.facts;
     this.#response = response;
-    this.#options = options;
+    this.#onStage = onStage;
     this.#writer = new EventWriter(outlet);
     const begun = response.inProgress();
     this.#stage('response.created', begun);
     this.#stage('response.in_progress', begun);
-    this.#output = new Output(response.itemIds, options.tokenizer, this.#writer);
+    this.#output = new Output(response.itemIds, tokenizer, this.#writer);
     // An answer that may begin with a call or with thinking gets its first item when its first part arrives.
-    if (response.beginsWithText) this.#output.beginMessage();
+    if (beginsWithText) this.#output.beginMessage();
   }
 
   onPart(part: AnswerPart): void {
@@ -58,19 +51,18 @@ class ResponseEvents implements EventEncoder {
   }
 
   #stage(type: ResponseEventName, response: string): void {
-    this.#options.onStage?.(response);
+    this.#onStage(response);
     this.#writer.write(type, `"response":${response}`);
   }
 }
 
 export const RESPONSES_PATH = '/v1/responses';
 
-/** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
-export function parseResponses(body: unknown): ParsedCall {
-  const request = parseBody(responsesSchema, body);
-  const ignored = ignoredIn(responsesSchema, body);
-  return { call: callOf(request), ignored, encoding: encodingOf(request) };
-}
+/** POST /v1/responses. */
+export const responses = codec(responsesBody, (request) => ({
+  call: callOf(request),
+  encoding: encodingOf(request),
+}));
 
 function callOf(request: ResponsesRequest): Call {
   const { model, instructions, input, text, include } = request;
@@ -82,9 +74,9 @@ function callOf(request: ResponsesRequest): Call {
       field: 'input',
       messages: instructions === undefined ? input : [{ role: 'system', content: instructions }, ...input],
     },
-    tools: toolWishOf(request),
+    tools: toolParamsOf(request),
     format: grammar && { field: 'text.format', grammar },
-    thinking: thinkingWishOf(saidOfThinking(request)),
+    thinking: thinkingParamsOf(reasoningParams(request)),
     sampling: { temperature: request.temperature, topP: request.top_p },
     seed: request.seed,
     priority: request.priority,
@@ -96,22 +88,20 @@ function callOf(request: ResponsesRequest): Call {
 }
 
 function encodingOf(request: ResponsesRequest): Encoding {
-  const responseOf = (facts: Facts) => new ResponseObject({ ...facts, request });
   return {
     whole: (facts, [choice]) => {
       if (choice === undefined) throw new Error('A response has one choice.');
       const { end, ...text } = choice;
-      const response = responseOf(facts);
+      const response = new ResponseObject(request, facts);
       const output = new Output(response.itemIds, facts.tokenizer);
       output.add(text, end.numCalls ?? 0);
       output.end(endStatus(end));
       return response.ended(output.items(endStatus(end)), end);
     },
-    stream: (facts, outlet) => new ResponseEvents(responseOf(facts), facts, outlet),
+    stream: (facts, outlet) => new ResponseEvents(new ResponseObject(request, facts), outlet),
     failureEvent: errorEvent,
-    stages: ({ tokenizer, ...facts }, onStage, end) => {
-      const outlet = { write: () => {}, end };
-      return new ResponseEvents(responseOf({ ...facts, tokenizer }), { tokenizer, onStage }, outlet);
+    stages: (facts, onStage, end) => {
+      return new ResponseEvents(new ResponseObject(request, facts), { write: () => {}, end }, onStage);
     },
     jobId: responseId,
   };

@@ -1,16 +1,15 @@
 import type { Context, Handler } from 'hono';
 import * as z from 'zod';
 import { answerStage, type OpenedAnswer, openAnswer, streamKept } from '../../calls/kept-answer.ts';
-import { ApiError, shown } from '../../errors/api-error.ts';
+import { ApiError, shown, unsupported } from '../../errors/api-error.ts';
 import type { DurableJob } from '../../jobs/job.ts';
 import { cancelled } from '../../runner/runner.ts';
 import { callersOf } from '../../server/guard/caller.ts';
 import { json, jsonOrEvents, type Operation, type RouteDeps } from '../../server/route-group.ts';
 import { parseJson } from '../json.ts';
-import { answering, missing } from '../route.ts';
-import { type DeletedResponse, deletedSchema, responseEventSchemas, responseSchema } from './answers.ts';
-import { responsesFields } from './request.ts';
-import { parseResponses, RESPONSES_PATH } from './responses.ts';
+import { calling, get, missing } from '../route.ts';
+import { responseEventSchemas, responseSchema } from './response.ts';
+import { RESPONSES_PATH, responses } from './responses.ts';
 
 /** The routes of OpenAI's responses, of which the journal keeps some. */
 
@@ -21,26 +20,29 @@ const RESPONSE = jsonOrEvents('A response, or events of which the last one has i
   named: responseEventSchemas,
 });
 
+const deletedSchema = z
+  .object({ id: z.string(), object: z.literal('response'), deleted: z.literal(true) })
+  .meta({ title: 'DeletedResponse' });
+
 export const responseOperations: readonly Operation[] = [
-  {
-    method: 'post',
-    path: '/v1/responses',
-    summary: 'The answer to a text or a conversation, by OpenAI’s newer API',
-    handler: answering(parseResponses),
-    body: z.strictObject(responsesFields).meta({ required: ['model', 'input'] }),
-    answers: { 200: RESPONSE },
-  },
-  {
-    method: 'get',
-    path: '/v1/responses/{id}',
-    summary: 'A response that was begun in the background, as it is now, or its events',
-    handler: reading,
-    query: {
-      stream: 'true: its events, those there are and those to come.',
-      starting_after: 'The sequence_number of the last event that the client has; left out: all of them.',
+  calling(
+    RESPONSES_PATH,
+    'The answer to a text or a conversation, by OpenAI’s newer API',
+    { ...responses, body: responses.body.meta({ required: ['model', 'input'] }) },
+    RESPONSE,
+  ),
+  get(
+    '/v1/responses/{id}',
+    'A response that was begun in the background, as it is now, or its events',
+    reading,
+    RESPONSE,
+    {
+      query: {
+        stream: 'true: its events, those there are and those to come.',
+        starting_after: 'The sequence_number of the last event that the client has; left out: all of them.',
+      },
     },
-    answers: { 200: RESPONSE },
-  },
+  ),
   {
     method: 'post',
     path: '/v1/responses/{id}/cancel',
@@ -84,12 +86,12 @@ function deleting(deps: RouteDeps): Handler {
   return async (c) => {
     const { id } = (await find(c, deps)).record;
     await deps.jobs.forget(callersOf(c), id, cancelled());
-    return c.json({ id, object: 'response', deleted: true } satisfies DeletedResponse);
+    return c.json({ id, object: 'response', deleted: true } satisfies z.infer<typeof deletedSchema>);
   };
 }
 
 async function open(c: Context, deps: RouteDeps): Promise<OpenedAnswer> {
-  return openAnswer(deps, await find(c, deps), (body) => parseResponses(parseJson(body)));
+  return openAnswer(deps, await find(c, deps), (body) => responses.parse(parseJson(body)));
 }
 
 /** Throws a 501 if the server keeps no journal, a 404 if there is no such response. */
@@ -110,8 +112,7 @@ const QUERY = ['stream', 'starting_after', 'include_obfuscation'];
 
 /** last: the number of the last event that the client has, or -1. Throws a 400 for a parameter that cannot be obeyed. */
 function parseQuery(query: Readonly<Record<string, string>>): { isStreamed: boolean; last: number } {
-  const refuse = (name: string, message: string): ApiError =>
-    new ApiError({ status: 400, code: 'unsupported_parameter', message: `${name} ${message}`, param: name });
+  const refuse = (name: string, message: string): ApiError => unsupported(name, `${name} ${message}`);
   for (const name of Object.keys(query))
     if (!QUERY.includes(name)) throw refuse(shown(name), 'is not supported; leave it out');
   const { stream = 'false', starting_after: after, include_obfuscation: obfuscation = 'false' } = query;

@@ -1,13 +1,15 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { executeFields } from '../../../gateway/api/native/execute-request.ts';
+import { executeBody } from '../../../gateway/api/native/execute.ts';
 import { BODIES, figuresOfBodies, readingBodies, requestOf } from './execute-body.ts';
 
 const test = suite('bodies of /execute');
 
 test('the bodies are one with every compatible field and one with the longest prompt', () => {
   const every = requestOf(BODIES.every);
-  const unset = Object.keys(executeFields).filter((name) => every[name as keyof typeof every] === undefined);
+  const unset = Object.keys(executeBody.shape).filter(
+    (name) => every[name as keyof typeof every] === undefined,
+  );
   assert.equal(unset, ['prompt_ids'], 'a request has a prompt or its ids');
   assert.is(every.seed, 18446744073709551615n);
   assert.is(requestOf(BODIES.long).prompt?.length, 32_768);

@@ -1,6 +1,6 @@
 import { stringify } from 'lossless-json';
 import { parseJson } from '../../../gateway/api/json.ts';
-import { type ExecuteRequest, parseExecuteRequest } from '../../../gateway/api/native/execute-request.ts';
+import { type ExecuteRequest, parseExecuteRequest } from '../../../gateway/api/native/execute.ts';
 import { RUNNEL } from '../engines/runnel.ts';
 import type { Figures, Subject } from '../interleave.ts';
 import { valueAt } from '../statistics.ts';

@@ -2,12 +2,12 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { z } from 'zod';
 import { ANYTHING, type InertFields } from '../../../gateway/api/fields.ts';
-import { executeFields } from '../../../gateway/api/native/execute-request.ts';
-import { chatFields } from '../../../gateway/api/openai/chat-request.ts';
-import { completionFields } from '../../../gateway/api/openai/completion-request.ts';
-import { embeddingFields } from '../../../gateway/api/openai/embeddings.ts';
-import { chatInert, completionInert, embeddingInert } from '../../../gateway/api/openai/inert-fields.ts';
-import { responsesFields, responsesInert } from '../../../gateway/api/responses/request.ts';
+import { executeBody } from '../../../gateway/api/native/execute.ts';
+import { chat } from '../../../gateway/api/openai/chat-request.ts';
+import { completions } from '../../../gateway/api/openai/completion-request.ts';
+import { embeddingBody } from '../../../gateway/api/openai/embeddings.ts';
+import { chatInert, completionInert, embeddingInert } from '../../../gateway/api/openai/fields.ts';
+import { responsesBody, responsesInert } from '../../../gateway/api/responses/request.ts';
 import { encodeToRunner } from '../../../gateway/runner/protocol/to-runner.ts';
 import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
 import { testApp } from '../../fixtures/app.ts';
@@ -107,16 +107,16 @@ function bodyOf({ base, needs }: Route, name: string): object {
 }
 
 const ROUTES: readonly Route[] = [
-  { path: '/execute', fields: executeFields, inert: {}, base: { job_id: 'test', prompt: 'Hi', seed: 7 } },
+  { path: '/execute', fields: executeBody.shape, inert: {}, base: { job_id: 'test', prompt: 'Hi', seed: 7 } },
   {
     path: '/v1/completions',
-    fields: completionFields,
+    fields: completions.body.shape,
     inert: completionInert,
     base: { model: 'bytes', prompt: 'Hi', seed: 7 },
   },
   {
     path: '/v1/chat/completions',
-    fields: chatFields,
+    fields: chat.body.shape,
     inert: chatInert,
     base: {
       model: 'bytes',
@@ -130,7 +130,7 @@ const ROUTES: readonly Route[] = [
   },
   {
     path: '/v1/responses',
-    fields: responsesFields,
+    fields: responsesBody.shape,
     inert: responsesInert,
     base: { model: 'bytes', input: 'Hi', seed: 7 },
     candidates: [
@@ -149,7 +149,7 @@ const ROUTES: readonly Route[] = [
   },
   {
     path: '/v1/embeddings',
-    fields: embeddingFields,
+    fields: embeddingBody.shape,
     inert: embeddingInert,
     base: { model: 'bytes', input: 'Hi' },
     candidates: ['base64'],

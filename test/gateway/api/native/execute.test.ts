@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { parseExecuteRequest, unusualSampling } from '../../../../gateway/api/native/execute-request.ts';
+import { parseExecuteRequest, unusualSampling } from '../../../../gateway/api/native/execute.ts';
 import { ObservedRunner } from '../../../../gateway/runner/observed-runner.ts';
 import { GenerationError } from '../../../../gateway/runner/runner.ts';
 import type { Log } from '../../../../gateway/telemetry/log.ts';

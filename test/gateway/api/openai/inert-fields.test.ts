@@ -2,19 +2,23 @@ import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { z } from 'zod';
-import { calledInert, messageInert, partInert, toolCallInert } from '../../../../gateway/api/chat-message.ts';
+import { calledInert, messageInert, partInert, toolCallInert } from '../../../../gateway/api/conversation.ts';
 import { ANYTHING, type InertFields } from '../../../../gateway/api/fields.ts';
-import { chatFields } from '../../../../gateway/api/openai/chat-request.ts';
-import { completionFields } from '../../../../gateway/api/openai/completion-request.ts';
+import { chat } from '../../../../gateway/api/openai/chat-request.ts';
+import { completions } from '../../../../gateway/api/openai/completion-request.ts';
 import {
   chatInert,
   completionInert,
   embeddingInert,
   sharedInert,
   streamOptionsInert,
-} from '../../../../gateway/api/openai/inert-fields.ts';
-import { itemInert, partInert as itemPartInert } from '../../../../gateway/api/responses/input-items.ts';
-import { responsesFields, textInert } from '../../../../gateway/api/responses/request.ts';
+} from '../../../../gateway/api/openai/fields.ts';
+import {
+  itemInert,
+  partInert as itemPartInert,
+  responsesBody,
+  textInert,
+} from '../../../../gateway/api/responses/request.ts';
 import type { Log } from '../../../../gateway/telemetry/log.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { EOS_ID } from '../../../fixtures/byte-model.ts';
@@ -71,22 +75,22 @@ function membersOf(file: string, name: string): string[] {
 }
 
 test('each field of the openai package’s types is applied or in these tables', () => {
-  const chat = 'chat/completions/completions.d.ts';
+  const chats = 'chat/completions/completions.d.ts';
   const messageFields = { role: 1, content: 1, tool_calls: 1, tool_call_id: 1, ...messageInert };
   const responses = 'responses/responses.d.ts';
   const item = { type: true, role: true, content: true, ...itemInert };
   const textOfItem = { type: true, text: true, ...itemPartInert };
   const cases: [string, string, Readonly<Record<string, unknown>>][] = [
-    [chat, 'ChatCompletionCreateParamsBase', chatFields],
-    ['completions.d.ts', 'CompletionCreateParamsBase', completionFields],
-    [responses, 'ResponseCreateParamsBase', responsesFields],
+    [chats, 'ChatCompletionCreateParamsBase', chat.body.shape],
+    ['completions.d.ts', 'CompletionCreateParamsBase', completions.body.shape],
+    [responses, 'ResponseCreateParamsBase', responsesBody.shape],
     [responses, 'ResponseTextConfig', { format: true, ...textInert }],
     [responses, 'EasyInputMessage', item],
     [responses, 'ResponseOutputMessage', item],
     [responses, 'ResponseInputText', textOfItem],
     [responses, 'ResponseOutputText', textOfItem],
-    [chat, 'ChatCompletionStreamOptions', { include_usage: true, ...streamOptionsInert }],
-    [chat, 'ChatCompletionContentPartText', { type: true, text: true, ...partInert }],
+    [chats, 'ChatCompletionStreamOptions', { include_usage: true, ...streamOptionsInert }],
+    [chats, 'ChatCompletionContentPartText', { type: true, text: true, ...partInert }],
     ...[
       'ChatCompletionSystemMessageParam',
       'ChatCompletionDeveloperMessageParam',
@@ -96,7 +100,7 @@ test('each field of the openai package’s types is applied or in these tables',
       'ChatCompletionFunctionMessageParam',
       // The message of an answer, which clients send back with the next question.
       'ChatCompletionMessage',
-    ].map((name): [string, string, object] => [chat, name, messageFields]),
+    ].map((name): [string, string, object] => [chats, name, messageFields]),
   ].map(([file, name, known]) => [file, name, known] as [string, string, Record<string, unknown>]);
   for (const [file, name, known] of cases) {
     const unknown = membersOf(file, name).filter((member) => !Object.hasOwn(known, member));
@@ -139,9 +143,9 @@ test('no refusal speaks the language of a library', async () => {
   ];
   const jargon = /invalid input|invalid option|expected|received|unrecognized|too (big|small)|undefined|NaN/i;
   const routes: [string, Readonly<Record<string, z.ZodType>>, object][] = [
-    ['/v1/chat/completions', chatFields, { model: 'bytes', messages: [user] }],
-    ['/v1/completions', completionFields, { model: 'bytes', prompt: 'Hi' }],
-    ['/v1/responses', responsesFields, { model: 'bytes', input: 'Hi' }],
+    ['/v1/chat/completions', chat.body.shape, { model: 'bytes', messages: [user] }],
+    ['/v1/completions', completions.body.shape, { model: 'bytes', prompt: 'Hi' }],
+    ['/v1/responses', responsesBody.shape, { model: 'bytes', input: 'Hi' }],
   ];
   const { runner, post } = testApp();
   for (const [path, fields, base] of routes) {

@@ -1,25 +1,29 @@
 import type { Context } from 'hono';
 import * as z from 'zod';
-import type { Call, ParsedCall } from '../../calls/call.ts';
-import { ApiError } from '../../errors/api-error.ts';
+import type { Call, CallLog, ParsedCall } from '../../calls/call.ts';
+import { invalidField } from '../../errors/api-error.ts';
 import { JSON_TYPE } from '../../json/json-text.ts';
+import { GenerationError } from '../../runner/runner.ts';
+import { correlationIdOf } from '../../server/correlation.ts';
+import { callerField } from '../../server/guard/caller.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
+import { toApiError } from '../../server/to-api-error.ts';
 import { parseBody } from '../body.ts';
-import { checkDurable, durable } from '../durable-field.ts';
+import { checkDurable, checkMinTokens, durable, samplingOf, tokenConstraints } from '../call-fields.ts';
 import * as fields from '../fields.ts';
 import { readBytes, readJsonText, requireMediaType } from '../json.ts';
 import { MSGPACK_TYPE, unpackMsgpack } from '../msgpack.ts';
-import { checkMinTokens, samplingOf, tokenConstraints } from '../sampling-fields.ts';
-import { executeEncoding } from './event-stream.ts';
+import { errorData, executeEncoding } from './events.ts';
 
-export const MAX_PROMPT_CHARACTERS = 32_768;
-export const MAX_EXECUTE_TOKENS = 2048;
+const MAX_PROMPT_CHARACTERS = 32_768;
+const MAX_EXECUTE_TOKENS = 2048;
 const STOP_LIMITS: fields.StopLimits = { maxCount: 4, maxCharacters: 100 };
 
 const prompt = fields.text('prompt', MAX_PROMPT_CHARACTERS);
 const promptIds = fields.tokenIds('prompt_ids', 1, Number.POSITIVE_INFINITY);
 
 // The fields are in the order in which faults are reported.
-const schema = z.strictObject({
+export const executeBody = z.strictObject({
   job_id: fields.nonEmpty('job_id'),
   prompt: prompt.optional(),
   prompt_ids: promptIds.optional(),
@@ -42,16 +46,13 @@ const schema = z.strictObject({
   durable,
 });
 
-/** The fields of POST /execute. */
-export const executeFields = schema.shape;
-
 /** The body of POST /execute, checked and with its defaults. It has exactly one of `prompt` and `prompt_ids`. */
-export type ExecuteRequest = z.output<typeof schema>;
+export type ExecuteRequest = z.output<typeof executeBody>;
 
 // There are two schemas because zod checks a rule across fields only if every field is valid, and all faults are to be
 // reported at once.
-const withText = schema.extend({ prompt }).superRefine(checkRequest);
-const withIds = schema
+const withText = executeBody.extend({ prompt }).superRefine(checkRequest);
+const withIds = executeBody
   .extend({ prompt: fields.excludedBy('prompt', 'prompt_ids'), prompt_ids: promptIds })
   .superRefine(checkRequest);
 
@@ -113,8 +114,7 @@ function parseDeadline(header: string | undefined): number | undefined {
       : Number.NaN;
   if (!Number.isNaN(deadlineMs)) return deadlineMs;
   const message = `${DEADLINE_HEADER} must be Unix milliseconds or an ISO 8601 time with a zone, such as 2026-01-02T03:04:05Z (got ${JSON.stringify(header)})`;
-  const fieldErrors = [{ field: DEADLINE_HEADER, constraint: 'deadline', message, value: header }];
-  throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+  throw invalidField({ field: DEADLINE_HEADER, constraint: 'deadline', message, value: header });
 }
 
 function hasPromptIds(body: unknown): boolean {
@@ -141,4 +141,43 @@ export async function readBody(c: Context): Promise<unknown> {
   const type = requireMediaType(c, [JSON_TYPE, MSGPACK_TYPE]);
   if (type === JSON_TYPE) return readJsonText(c);
   return unpackMsgpack(new Uint8Array(await readBytes(c)));
+}
+
+/** The client chooses the job id and may choose a long one; log lines must stay short. */
+const MAX_LOGGED_CHARACTERS = 128;
+
+/** The log of one job: how it began, how it ended and how long it took. */
+export function executeLog(c: Context, deps: RouteDeps, request: ExecuteRequest): CallLog {
+  const log = deps.log.child({
+    job_id: request.job_id.slice(0, MAX_LOGGED_CHARACTERS),
+    correlation_id: correlationIdOf(c),
+    ...callerField(c),
+    ...c.get('trace'),
+  });
+  // Not the context, which has the body: a job may last long.
+  const used = c.get('used');
+  let startedMs = deps.monotonicNow();
+  let outcome: object = { outcome: 'client_gone' };
+  return {
+    begun({ promptIds, maxTokens }) {
+      startedMs = deps.monotonicNow();
+      log.info({ event: 'execute_start', prompt_tokens: promptIds.length, max_tokens: maxTokens });
+      for (const msg of unusualSampling(request)) log.warn({ event: 'unusual_sampling', msg });
+    },
+    ended({ reason, numTokens }) {
+      outcome = { outcome: reason, tokens_out: numTokens };
+    },
+    failed(thrown) {
+      const { code, message } = errorData(toApiError(thrown));
+      outcome = { outcome: code === 'CANCELLED' ? 'cancelled' : 'error', code };
+      if (code === 'CANCELLED') return;
+      // The message says all of an expected error. An unexpected one is logged with its stack.
+      const details = thrown instanceof GenerationError ? {} : { err: thrown };
+      log.error({ event: 'error', code, msg: message, ...details });
+    },
+    over() {
+      const duration_ms = Math.round(deps.monotonicNow() - startedMs);
+      log.info({ event: 'execute_end', duration_ms, ...used, ...outcome });
+    },
+  };
 }

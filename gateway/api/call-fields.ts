@@ -1,11 +1,11 @@
 import * as z from 'zod';
 import type { Call } from '../calls/call.ts';
+import type { ThinkingParams } from '../calls/thinking.ts';
 import { shown } from '../errors/api-error.ts';
 import * as fields from './fields.ts';
+import { maxTokens, violated } from './fields.ts';
 
 /** Fields about how tokens are drawn, which are the same in all APIs but for their defaults. */
-
-type Context = Pick<z.RefinementCtx, 'addIssue'>;
 
 export const MAX_TOP_K = 2 ** 32 - 1;
 
@@ -38,12 +38,12 @@ export const penaltyFields = {
 type Penalties = z.output<z.ZodObject<typeof penaltyFields>>;
 
 /** Refuses a window for penalties that act. hasOther: whether a penalty of another name acts. */
-export function checkWindow(ctx: Context, request: Penalties, hasOther = false): void {
+export function checkWindow(ctx: fields.Context, request: Penalties, hasOther = false): void {
   const { repeat_penalty, presence_penalty, frequency_penalty, repeat_last_n } = request;
   const acts = hasOther || repeat_penalty !== 1 || presence_penalty !== 0 || frequency_penalty !== 0;
   if (!acts || repeat_last_n === ALL_TOKENS) return;
   const sentence = `must be ${ALL_TOKENS} beside a penalty: penalties count all tokens (got ${repeat_last_n})`;
-  fields.violated(ctx, { constraint: 'unsupported' }, sentence, ['repeat_last_n']);
+  fields.violated(ctx, 'unsupported', sentence, ['repeat_last_n']);
 }
 
 /** Names the window if it was ignored, which is where no penalty acts. */
@@ -119,9 +119,121 @@ interface MaxTokens {
 }
 
 /** Checks min_tokens against max_tokens. */
-export function checkMinTokens(ctx: Context, minTokens: number, { name, value, fallback }: MaxTokens): void {
+export function checkMinTokens(
+  ctx: fields.Context,
+  minTokens: number,
+  { name, value, fallback }: MaxTokens,
+): void {
   if (value === undefined || minTokens <= value) return;
   const rule = { constraint: `range(0..=${value})`, value: String(minTokens) };
   const bound = value === fallback ? `${value}, the default of ${name}` : `${name}, which is ${value}`;
   fields.violated(ctx, rule, `min_tokens must be at most ${bound} (got ${minTokens})`, ['min_tokens']);
+}
+
+/** What the fields about thinking have in common in all APIs (docs/thinking.md). */
+
+const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const;
+
+export const effort = z.enum(EFFORTS);
+
+/** The number of tokens that may be thought; 0: no thinking, −1: no limit. */
+export function budget(name: string) {
+  return maxTokens(name, 0);
+}
+
+/** The budget by the names that vLLM, Qwen's API and llama-server use, in this order. */
+export const budgetFields = {
+  thinking_token_budget: budget('thinking_token_budget'),
+  thinking_budget: budget('thinking_budget'),
+  reasoning_budget: budget('reasoning_budget'),
+};
+
+type BudgetFields = z.output<z.ZodObject<typeof budgetFields>>;
+
+/** What a request says about thinking, with the names of the fields that say it. */
+export interface ReasoningParams {
+  /** Fields that turn thinking on or off; undefined: the field does not say. */
+  readonly switches: readonly (readonly [field: string, isOn: boolean | undefined])[];
+  /** For templates that read an effort. */
+  readonly effort?: string | undefined;
+  /** The field, other than a budget, that only a model that thinks can obey; undefined if the request has none. */
+  readonly needing?: string | undefined;
+  /** Fields that a model that does not think ignores. */
+  readonly hints?: readonly string[];
+  readonly budgets: readonly (readonly [field: string, numTokens: number | undefined])[];
+}
+
+/** What a request says by an effort and budgets. field: the name of the effort. */
+export function paramsByEffort(
+  field: string,
+  wanted: z.output<typeof effort> | undefined,
+  request: BudgetFields,
+  switches: ReasoningParams['switches'] = [],
+): ReasoningParams {
+  const isOn = wanted === undefined ? undefined : wanted !== 'none';
+  return {
+    switches: [[field, isOn], ...switches],
+    ...(isOn ? { effort: wanted } : {}),
+    ...(wanted === undefined ? {} : { hints: [field] }),
+    budgets: Object.keys(budgetFields).map((name) => [name, request[name as keyof BudgetFields]]),
+  };
+}
+
+/** The fields that turn thinking on or off, and which they do. A budget of 0 turns it off. */
+function saying({ switches, budgets }: ReasoningParams): (readonly [field: string, isOn: boolean])[] {
+  const off = budgets.map(([field, numTokens]) => [field, numTokens === 0 ? false : undefined] as const);
+  return [...switches, ...off].flatMap(([field, isOn]) =>
+    isOn === undefined ? [] : [[field, isOn] as const],
+  );
+}
+
+/** Reports two fields that contradict each other. */
+export function checkThinking(ctx: fields.Context, said: ReasoningParams): void {
+  const [first, ...others] = saying(said);
+  const [limit, second] = said.budgets.filter(([, numTokens]) => numTokens !== undefined);
+  const other = others.find(([, isOn]) => isOn !== first?.[1]);
+  const isContrary = first?.[1] === false && limit !== undefined && limit[1] !== 0;
+  const pair = second ? [limit, second] : other ? [first, other] : isContrary ? [first, limit] : undefined;
+  const [one, another] = pair?.map((each) => each?.[0] ?? '') ?? [];
+  if (one === undefined || another === undefined) return;
+  const sentence = `${another} and ${one} contradict each other about thinking; send one of them`;
+  violated(ctx, 'exclusive', sentence, another.split('.'));
+}
+
+/** said: must have passed checkThinking(). */
+export function thinkingParamsOf(said: ReasoningParams): ThinkingParams {
+  const [field, maxTokens] = said.budgets.find(([, numTokens = 0]) => numTokens > 0) ?? [];
+  const isOn = saying(said)[0]?.[1];
+  return { isOn, effort: said.effort, maxTokens, field: field ?? said.needing, hints: said.hints ?? [] };
+}
+
+/** Of all generating routes: the job goes on without its client, and the journal keeps it. */
+export const durable = z.boolean().default(false);
+
+interface DurableFields {
+  readonly durable: boolean;
+  readonly metrics?: boolean;
+  readonly timings?: boolean;
+  readonly echo?: boolean;
+  /** The answers that are asked for. */
+  readonly n?: number;
+}
+
+/** What a durable answer cannot have, and why. */
+const UNKEPT = {
+  metrics: 'measurements do not survive a restart of the gateway',
+  timings: 'measurements do not survive a restart of the gateway',
+  echo: 'the journal keeps what the model writes',
+} as const;
+
+/** Refuses what cannot be read again. */
+export function checkDurable(ctx: fields.Context, request: DurableFields): void {
+  if (!request.durable) return;
+  for (const [name, why] of Object.entries(UNKEPT))
+    if (request[name as keyof typeof UNKEPT])
+      violated(ctx, 'exclusive', `${name} and durable exclude each other: ${why}; send one of them`, [name]);
+  const { n = 1 } = request;
+  if (n === 1) return;
+  const rule = { constraint: 'range(1..=1)', value: String(n) };
+  violated(ctx, rule, `durable takes one answer (got n and prompts for ${n}): a job has one`, ['n']);
 }

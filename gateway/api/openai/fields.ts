@@ -1,7 +1,23 @@
+import * as z from 'zod';
+import type { Call } from '../../calls/call.ts';
+import {
+  checkDurable,
+  checkWindow,
+  durable,
+  ignoredWindow,
+  logitBias,
+  MAX_TOP_K,
+  penaltyFields,
+  samplingFields,
+  samplingOf,
+  tokenConstraints,
+} from '../call-fields.ts';
+import * as fields from '../fields.ts';
 import {
   ANYTHING,
   EITHER,
   type InertFields,
+  inert,
   NO,
   NO_ITEMS,
   NO_MEMBERS,
@@ -9,6 +25,7 @@ import {
   ONE,
   ZERO,
 } from '../fields.ts';
+import { checkGrammar, formsOf, grammarFields } from './grammar-fields.ts';
 
 /**
  * Fields of OpenAI's API, and of servers like it, that nothing here obeys. docs/api.md has these tables, and a test
@@ -133,3 +150,69 @@ export const embeddingInert = {
   request_id: ANYTHING,
   truncate_prompt_tokens: NOTHING,
 } as const satisfies InertFields;
+
+const MAX_CHOICES_PER_PROMPT = 8;
+
+/** Fields that chat completions and completions share. */
+export const sharedFields = {
+  model: fields.nonEmpty('model'),
+  stream: z.boolean().default(false),
+  /** Whether each choice says how long its parts took. */
+  timings: z.boolean().default(false),
+  durable,
+  stream_options: z
+    .object({ include_usage: z.boolean().default(false), ...inert(streamOptionsInert) })
+    .optional(),
+  n: fields.integer('n', 1, MAX_CHOICES_PER_PROMPT).default(1),
+  ...samplingFields(),
+  /** −1 is vLLM's value for all tokens. */
+  top_k: fields.orUnlimited(fields.integer('top_k', 0, MAX_TOP_K), 0).default(0),
+  min_p: fields.float('min_p', 0, 1).default(0),
+  repetition_penalty: fields.floatAbove('repetition_penalty', 0, 2).default(1),
+  ...penaltyFields,
+  logit_bias: logitBias('logit_bias').default(new Map()),
+  seed: fields.seed('seed').optional(),
+  ...tokenConstraints,
+  ...grammarFields,
+  stop: fields.oneOrMany(fields.stopSequences('stop')).default([]),
+  priority: fields.priority,
+};
+
+type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
+
+/** Checks the rules that concern several of these fields. asked: what the route's own fields add to what is asked. */
+export function checkShared(
+  ctx: fields.Context,
+  request: SharedFields,
+  asked: { readonly n?: number; readonly echo?: boolean } = {},
+): void {
+  checkGrammar(ctx, request);
+  const { repetition_penalty, repeat_penalty, durable, timings, n } = request;
+  const isSecond = repeat_penalty !== 1 && repetition_penalty !== 1 && repeat_penalty !== repetition_penalty;
+  const sentence = 'repeat_penalty and repetition_penalty mean the same; send one of them';
+  if (isSecond) fields.violated(ctx, 'exclusive', sentence, ['repeat_penalty']);
+  checkWindow(ctx, request, repetition_penalty !== 1);
+  checkDurable(ctx, { durable, timings, n, ...asked });
+}
+
+/** The members of a call that both routes make alike. */
+export function sharedCall(request: SharedFields): Omit<Call, 'input' | 'thinking'> {
+  return {
+    model: request.model,
+    isStreamed: request.stream,
+    format: formsOf(request)[0],
+    sampling: samplingOf(request),
+    seed: request.seed,
+    tokens: request,
+    stop: request.stop,
+    numChoices: request.n,
+    priority: request.priority,
+    durable: request.durable ? 'durable' : undefined,
+  };
+}
+
+/** Names what is ignored: stream_options without a stream, since whole answers always have what it asks for. */
+export function ignoredOptions(request: SharedFields): string[] {
+  const { stream, stream_options } = request;
+  return [...ignoredWindow(request), ...(!stream && stream_options !== undefined ? ['stream_options'] : [])];
+}

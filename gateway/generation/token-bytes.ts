@@ -21,7 +21,7 @@ const known = new WeakMap<Spelled, Promise<VocabularyFrames>>();
 /**
  * Every caller gets the same spellings of a tokenizer. Rejects with RangeError if the vocabulary is larger than a runner takes.
  */
-export function spellingsOf(tokenizer: Spelled): Promise<VocabularyFrames> {
+export function tokenBytesOf(tokenizer: Spelled): Promise<VocabularyFrames> {
   let frames = known.get(tokenizer);
   if (frames === undefined) {
     // Control tokens add nothing to a text, as in text-decoder.ts.

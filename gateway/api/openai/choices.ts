@@ -1,41 +1,116 @@
+import * as z from 'zod';
 import { callDigits, type Facts } from '../../calls/call.ts';
 import type { ChoiceText } from '../../calls/whole-answer.ts';
-import type { SentToken } from '../../generation/sent-tokens.ts';
+import type { SentToken } from '../../generation/text-stream.ts';
 import type { CallPiece } from '../../generation/tool-call-parser.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { tokenText } from '../../tokenizer/utf8.ts';
-import type {
-  CallDelta,
-  ChatChoice,
-  ChatChunkChoice,
-  ChatDelta,
-  ChatLogprobs,
-  CompletionChoice,
-  CompletionLogprobs,
-  FinishReason,
-  TokenLogprob,
-} from './answers.ts';
-import type { ChoiceFormat } from './completion.ts';
+import { endedByFields, timingsSchema } from '../answer-fields.ts';
+
+/** The choices of chat completions and of completions, whole and as deltas. */
+
+const logprob = z.object({ token: z.string(), logprob: z.number(), bytes: z.array(z.int()) });
+export const tokenLogprobSchema = logprob.extend({ top_logprobs: z.array(logprob) });
+
+const chatLogprobs = z.object({ content: z.array(tokenLogprobSchema), refusal: z.null() });
+
+const completionLogprobs = z.object({
+  text_offset: z.array(z.int()),
+  token_logprobs: z.array(z.number().nullable()),
+  tokens: z.array(z.string()),
+  top_logprobs: z.array(z.record(z.string(), z.number()).nullable()),
+});
+
+const besideFinish = { ...endedByFields, timings: timingsSchema.optional() };
+export type BesideFinish = z.infer<z.ZodObject<typeof besideFinish>>;
+
+const finishReason = z.enum(['stop', 'length', 'tool_calls']);
+export type FinishReason = z.infer<typeof finishReason>;
+
+const calledFunction = z.object({ name: z.string(), arguments: z.string() });
+
+const message = z.object({
+  role: z.literal('assistant'),
+  content: z.string().nullable(),
+  refusal: z.null(),
+  reasoning_content: z.string().optional(),
+  tool_calls: z
+    .array(z.object({ id: z.string(), type: z.literal('function'), function: calledFunction }))
+    .optional(),
+});
+
+export const chatChoice = z.object({
+  index: z.int(),
+  message,
+  logprobs: chatLogprobs.nullable(),
+  finish_reason: finishReason,
+  ...besideFinish,
+});
+
+/** The id and the name come once, with the call's first piece. */
+const callDelta = z.object({
+  index: z.int(),
+  id: z.string().optional(),
+  type: z.literal('function').optional(),
+  function: z.object({ name: z.string().optional(), arguments: z.string() }),
+});
+
+const chatDelta = z.object({
+  role: z.literal('assistant').optional(),
+  content: z.string().optional(),
+  reasoning_content: z.string().optional(),
+  tool_calls: z.array(callDelta).optional(),
+});
+
+export const chatChunkChoice = z.object({
+  index: z.int(),
+  delta: chatDelta,
+  logprobs: chatLogprobs.nullable(),
+  finish_reason: finishReason.nullable(),
+  ...besideFinish,
+});
+
+export const completionChoice = z.object({
+  index: z.int(),
+  text: z.string(),
+  logprobs: completionLogprobs.nullable(),
+  finish_reason: finishReason.nullable(),
+  ...besideFinish,
+});
+
+/** How a route writes the choices of its answers. */
+export interface ChoiceFormat {
+  /** Begins the answer's id. */
+  readonly prefix: string;
+  readonly object: string;
+  readonly chunkObject: string;
+  /** A whole choice. */
+  choice(index: number, text: ChoiceText, finishReason: FinishReason): object;
+  /** The first chunk of a choice, before its text; undefined if there is none. */
+  opening(index: number): object | undefined;
+  delta(index: number, text: ChoiceText): object;
+  /** A chunk of new thinking. Undefined for a format that has none. */
+  readonly thought?: (index: number, thought: string) => object;
+  closing(index: number, finishReason: FinishReason): object;
+}
 
 /** Formats the choices of chat completions: a message, or a delta of it. */
 export function chatFormat({ tokenizer, uuid }: Facts): ChoiceFormat {
   const digits = callDigits(uuid);
   // At most 40 characters, the longest that OpenAI accepts in a conversation.
   const callId = (choice: number, call: number) => `call_${digits}_${choice}_${call}`;
-  const logprobs = ({ tokens }: ChoiceText) =>
-    tokens === undefined ? null : chatLogprobs(tokenizer, tokens);
+  const logprobs = ({ tokens }: ChoiceText): z.infer<typeof chatLogprobs> | null =>
+    tokens === undefined ? null : { content: tokenLogprobs(tokenizer, tokens), refusal: null };
   const chunk = (
     index: number,
-    delta: ChatDelta,
+    delta: z.infer<typeof chatDelta>,
     finish_reason: FinishReason | null = null,
-  ): ChatChunkChoice => {
-    return { index, delta, logprobs: null, finish_reason };
-  };
+  ): z.infer<typeof chatChunkChoice> => ({ index, delta, logprobs: null, finish_reason });
   return {
     prefix: 'chatcmpl-',
     object: 'chat.completion',
     chunkObject: 'chat.completion.chunk',
-    choice: (index, text, finish_reason): ChatChoice => {
+    choice: (index, text, finish_reason): z.infer<typeof chatChoice> => {
       const called = text.calls.map(({ index: call, name = '', arguments: given }) => {
         return { id: callId(index, call), type: 'function' as const, function: { name, arguments: given } };
       });
@@ -47,22 +122,19 @@ export function chatFormat({ tokenizer, uuid }: Facts): ChoiceFormat {
       return { index, message, logprobs: logprobs(text), finish_reason };
     },
     opening: (index) => chunk(index, { role: 'assistant', content: '' }),
-    delta: (index, text): ChatChunkChoice => {
+    delta: (index, text) => {
       if (text.calls.length === 0)
         return { ...chunk(index, { content: text.text }), logprobs: logprobs(text) };
       const content = text.text === '' ? {} : { content: text.text };
-      return chunk(index, {
-        ...content,
-        tool_calls: text.calls.map((piece) => callDelta(piece, callId(index, piece.index))),
-      });
+      const tool_calls = text.calls.map((piece) => callPiece(piece, callId(index, piece.index)));
+      return chunk(index, { ...content, tool_calls });
     },
     thought: (index, thought) => chunk(index, { reasoning_content: thought }),
     closing: (index, finishReason) => chunk(index, {}, finishReason),
   };
 }
 
-/** The id and the name come once, with the call's first piece. */
-function callDelta({ index, name, arguments: given }: CallPiece, id: string): CallDelta {
+function callPiece({ index, name, arguments: given }: CallPiece, id: string): z.infer<typeof callDelta> {
   if (name === undefined) return { index, function: { arguments: given } };
   return { index, id, type: 'function', function: { name, arguments: given } };
 }
@@ -71,10 +143,10 @@ function callDelta({ index, name, arguments: given }: CallPiece, id: string): Ca
 export function completionFormat({ tokenizer }: Facts): ChoiceFormat {
   const choice = (
     index: number,
-    { text, tokens }: ChoiceText,
+    { text, tokens }: Pick<ChoiceText, 'text' | 'tokens'>,
     finish_reason: FinishReason | null,
-  ): CompletionChoice => {
-    const logprobs = tokens === undefined ? null : completionLogprobs(tokenizer, tokens);
+  ): z.infer<typeof completionChoice> => {
+    const logprobs = tokens === undefined ? null : listedLogprobs(tokenizer, tokens);
     return { index, text, logprobs, finish_reason };
   };
   return {
@@ -84,7 +156,7 @@ export function completionFormat({ tokenizer }: Facts): ChoiceFormat {
     choice,
     opening: () => undefined,
     delta: (index, text) => choice(index, text, null),
-    closing: (index, finishReason) => choice(index, { text: '', tokens: undefined, calls: [] }, finishReason),
+    closing: (index, finishReason) => choice(index, { text: '', tokens: undefined }, finishReason),
   };
 }
 
@@ -94,7 +166,10 @@ type TokenBytes = Pick<Tokenizer, 'bytes'>;
 const LOWEST_LOGPROB = -9999;
 
 /** The form of chat completions and responses: an entry for each token. */
-export function tokenLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]): TokenLogprob[] {
+export function tokenLogprobs(
+  tokenizer: TokenBytes,
+  tokens: readonly SentToken[],
+): z.infer<typeof tokenLogprobSchema>[] {
   const entry = (id: number, logprob: number) => {
     const bytes = tokenizer.bytes(id);
     return { token: tokenText(bytes).text, logprob: finite(logprob), bytes: [...bytes] };
@@ -107,16 +182,14 @@ export function tokenLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[
   }));
 }
 
-/** The member `logprobs` of a chat completion's choice. */
-export function chatLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]): ChatLogprobs {
-  return { content: tokenLogprobs(tokenizer, tokens), refusal: null };
-}
-
 /**
  * The form of completions: four parallel lists. top_logprobs always includes the token itself. The first token of an
  * echoed prompt has null, because nothing comes before it.
  */
-export function completionLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]): CompletionLogprobs {
+function listedLogprobs(
+  tokenizer: TokenBytes,
+  tokens: readonly SentToken[],
+): z.infer<typeof completionLogprobs> {
   const name = (id: number): string => {
     const { text, isText } = tokenText(tokenizer.bytes(id));
     return isText ? text : `bytes:${text}`;
