@@ -6,7 +6,12 @@
 
 import type { Runner, RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import { RunnerPool, type RunnerPoolOptions } from '../runner/supervision/runner-pool.ts';
-import { type CacheSize, type RunnerLauncher, type RunnerSpec, specOf } from '../runner/supervision/runner-spec.ts';
+import {
+  type CacheSize,
+  type RunnerLauncher,
+  type RunnerSpec,
+  specOf,
+} from '../runner/supervision/runner-spec.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
 import type { Model } from './model.ts';
 import type { ModelSlot } from './model-slot.ts';

@@ -99,7 +99,8 @@ export function specOf(
       events.onRead();
       return specBy(await launch.prepare?.());
     },
-    command: () => launch.command(slot, cacheOf === undefined || cacheOf === slot.current?.file ? cache : undefined),
+    command: () =>
+      launch.command(slot, cacheOf === undefined || cacheOf === slot.current?.file ? cache : undefined),
     modelPath: slot.path,
     modelIdentity: () => slot.identity(),
     contextLength: () => slot.current?.contextLength,

@@ -12,7 +12,7 @@
 namespace runnel {
 namespace {
 
-constexpr uint32_t kVocabSize = 150000;
+constexpr uint32_t kLargeVocabSize = 150000;
 constexpr uint32_t kNumDraws = 41;
 
 double median_us(Sampler& sampler, const std::vector<float>& logits, const SamplingParams& params) {
@@ -31,7 +31,7 @@ double median_us(Sampler& sampler, const std::vector<float>& logits, const Sampl
 }  // namespace
 
 TEST_CASE("sampler cost: microseconds per sample from 150,000 logits" * doctest::skip()) {
-  Sampler sampler(kVocabSize);
+  Sampler sampler(kLargeVocabSize);
   std::vector<uint32_t> allowed(1024);
   std::iota(allowed.begin(), allowed.end(), 5000u);
   const std::pair<const char*, SamplingParams> settings[] = {
@@ -44,9 +44,9 @@ TEST_CASE("sampler cost: microseconds per sample from 150,000 logits" * doctest:
       {"1024 allowed, top_p 0.95", {.top_p = 0.95f, .allowed_ids = allowed}},
   };
   const std::pair<const char*, std::vector<float>> models[] = {
-      {"sure", test::model_like_logits(kVocabSize, 2.0f, 50)},
-      {"unsure", test::model_like_logits(kVocabSize, 3.0f, 0)},
-      {"flat", test::model_like_logits(kVocabSize, 0.1f, 0)}};
+      {"sure", test::model_like_logits(kLargeVocabSize, 2.0f, 50)},
+      {"unsure", test::model_like_logits(kLargeVocabSize, 3.0f, 0)},
+      {"flat", test::model_like_logits(kLargeVocabSize, 0.1f, 0)}};
   for (const auto& [model, logits] : models)
     for (const auto& [name, params] : settings)
       std::printf("%-8s %-34s %8.0f us\n", model, name, median_us(sampler, logits, params));
