@@ -7,11 +7,10 @@ import { ApiError, shown } from './errors/api-error.ts';
 import { Jobs } from './jobs/jobs.ts';
 import type { Playground } from './playground/playground.ts';
 import { pageGroup } from './playground/routes.ts';
-import { correlation } from './server/correlation.ts';
 import { type BodyLimits, ByteBudget, boundBodies, closeUnread } from './server/guard/bodies.ts';
 import { sharerOf } from './server/guard/caller.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './server/guard/guard.ts';
-import { failureLog, logRequests } from './server/request-log.ts';
+import { correlation, failureLog, logRequests } from './server/request-log.ts';
 import { assignGroup, pathOf, type RouteDeps } from './server/route-group.ts';
 import { toApiError } from './server/to-api-error.ts';
 

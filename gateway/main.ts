@@ -6,64 +6,40 @@ import { version } from './system/version.ts';
 
 /** The command line. Each command takes its own arguments and returns the exit status. */
 
-/** Each command loads only what it needs itself. */
-const commands: Record<string, { readonly help: string; readonly load: () => Promise<Command> }> = {
-  serve: {
-    help: 'serve a model over HTTP',
-    load: async () => (await import('./cli/serve.ts')).serve,
-  },
-  run: {
-    help: 'fetch a model, serve it and chat with it',
-    load: async () => (await import('./cli/run/run.ts')).run,
-  },
-  chat: {
-    help: 'chat with the model of a server',
-    load: async () => (await import('./cli/chat/chat.ts')).chat,
-  },
-  generate: {
-    help: 'answer prompts without a server',
-    load: async () => (await import('./cli/generate.ts')).generate,
-  },
-  pull: {
-    help: 'fetch a model by name',
-    load: async () => (await import('./cli/pull.ts')).pull,
-  },
-  list: {
-    help: 'list the models that were fetched',
-    load: async () => (await import('./cli/list.ts')).list,
-  },
-  ps: {
-    help: 'list the servers that run here, with model, state and memory',
-    load: async () => (await import('./cli/servers/ps.ts')).ps,
-  },
-  stop: {
-    help: 'end a server, and wait until it has ended',
-    load: async () => (await import('./cli/servers/stop.ts')).stop,
-  },
-  inspect: {
-    help: 'say what a model file is, and whether it runs here',
-    load: async () => (await import('./cli/inspect.ts')).inspect,
-  },
-  tokenize: {
-    help: "print the ids of a text in a model's vocabulary",
-    load: async () => (await import('./cli/tokenize.ts')).tokenize,
-  },
-  detokenize: {
-    help: 'print the text of token ids',
-    load: async () => (await import('./cli/detokenize.ts')).detokenize,
-  },
-  bench: {
-    help: 'measure a server: time to first token, time between tokens, goodput',
-    load: async () => (await import('./cli/bench/bench.ts')).bench,
-  },
-  doctor: {
-    help: 'say what this machine can serve with, and what it lacks',
-    load: async () => (await import('./cli/doctor.ts')).doctor,
-  },
-  frames: {
-    help: "print a recording of a runner's messages",
-    load: async () => (await import('./cli/frames.ts')).frames,
-  },
+/** What each command does, and how it is loaded: with only what it needs itself. */
+const commands: Record<string, readonly [help: string, load: () => Promise<Command>]> = {
+  serve: ['serve a model over HTTP', async () => (await import('./cli/serve.ts')).serve],
+  run: ['fetch a model, serve it and chat with it', async () => (await import('./cli/run/run.ts')).run],
+  chat: ['chat with the model of a server', async () => (await import('./cli/chat/chat.ts')).chat],
+  generate: ['answer prompts without a server', async () => (await import('./cli/generate.ts')).generate],
+  pull: ['fetch a model by name', async () => (await import('./cli/pull.ts')).pull],
+  list: ['list the models that were fetched', async () => (await import('./cli/list.ts')).list],
+  ps: [
+    'list the servers that run here, with model, state and memory',
+    async () => (await import('./cli/servers/ps.ts')).ps,
+  ],
+  stop: [
+    'end a server, and wait until it has ended',
+    async () => (await import('./cli/servers/stop.ts')).stop,
+  ],
+  inspect: [
+    'say what a model file is, and whether it runs here',
+    async () => (await import('./cli/inspect.ts')).inspect,
+  ],
+  tokenize: [
+    "print the ids of a text in a model's vocabulary",
+    async () => (await import('./cli/tokenize.ts')).tokenize,
+  ],
+  detokenize: ['print the text of token ids', async () => (await import('./cli/detokenize.ts')).detokenize],
+  bench: [
+    'measure a server: time to first token, time between tokens, goodput',
+    async () => (await import('./cli/bench/bench.ts')).bench,
+  ],
+  doctor: [
+    'say what this machine can serve with, and what it lacks',
+    async () => (await import('./cli/doctor.ts')).doctor,
+  ],
+  frames: ["print a recording of a runner's messages", async () => (await import('./cli/frames.ts')).frames],
 };
 
 export async function main(args: readonly string[]): Promise<number> {
@@ -82,7 +58,8 @@ export async function main(args: readonly string[]): Promise<number> {
     console.error(`runnel: ${fault}.\n${usage()}`);
     return ExitCode.usage;
   }
-  const command = await entry.load();
+  const [, load] = entry;
+  const command = await load();
   if (rest.includes('--help')) {
     console.log(command.usage());
     return ExitCode.ok;
@@ -94,6 +71,6 @@ export async function main(args: readonly string[]): Promise<number> {
 }
 
 function usage(): string {
-  const rows = Object.entries(commands).map(([name, { help }]) => `  runnel ${name.padEnd(10)} ${help}`);
+  const rows = Object.entries(commands).map(([name, [help]]) => `  runnel ${name.padEnd(10)} ${help}`);
   return `Usage:\n${rows.join('\n')}\nEvery command takes --help. runnel --version prints the version.`;
 }

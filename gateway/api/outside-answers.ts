@@ -1,6 +1,6 @@
 import { RequestError } from '@hono/node-server';
 import { ApiError } from '../errors/api-error.ts';
-import { CORRELATION_HEADER } from '../server/correlation.ts';
+import { CORRELATION_HEADER } from '../server/request-log.ts';
 import { toApiError } from '../server/to-api-error.ts';
 import type { AnswerUnreadable } from '../server/unreadable-requests.ts';
 import type { Ids } from '../system/ids.ts';

@@ -2,7 +2,7 @@ import type { MiddlewareHandler } from 'hono';
 import type { z } from 'zod';
 import { answer } from '../calls/answer.ts';
 import { ApiError } from '../errors/api-error.ts';
-import { tellIgnored } from '../server/ignored-fields.ts';
+import { tellIgnored } from '../server/request-log.ts';
 import type { Answer, Operation } from '../server/route-group.ts';
 import type { Ids } from '../system/ids.ts';
 import type { Codec } from './body.ts';

@@ -9,7 +9,7 @@ import type { GenerateRequest, Runner, RunnerInfo, SamplingParams } from '../run
 /** A text, or the ids of a text. */
 export type Prompt = string | readonly number[];
 
-export interface PromptAnswer {
+interface PromptAnswer {
   readonly text: string;
   readonly token_ids: readonly number[];
   readonly finish: EndReason;

@@ -8,7 +8,7 @@ import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import type { RunnerLauncher } from '../runner/supervision/runner-spec.ts';
 import { runnerCommand } from './runner-command.ts';
 
-export interface ChooseOptions {
+interface ChooseOptions {
   readonly log: (event: RunnerEvent) => void;
   /** See AutoOptions. */
   readonly moveBack?: (cuda: RunnerLauncher) => boolean;

@@ -4,6 +4,7 @@ import { resolveModel } from '../models/model-cache.ts';
 import { loadModel } from '../models/model-slot.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { command, jsonFlag } from './command.ts';
+import { vocabularyOf } from './tokenize.ts';
 
 /** `runnel detokenize`: prints the text of token ids. */
 export const detokenize = command({
@@ -13,21 +14,18 @@ export const detokenize = command({
   ],
   about:
     'Prints the text of the token ids, and a line feed. Bytes that are not a whole character are printed as U+FFFD.',
-  flags: {
-    model: { type: 'string', group: 'Model', value: 'NAME_OR_PATH', help: 'Model whose vocabulary is used' },
-    json: jsonFlag('Print {"text"}'),
-  },
+  settings: { model: vocabularyOf, json: jsonFlag('Print {"text"}') },
   takesArguments: true,
   examples: [
     'runnel detokenize --model smollm2 19556 905',
     'runnel detokenize --model smollm2 "$(runnel tokenize --model smollm2 Hello)"',
   ],
-  run: async ({ flags, positionals }) => {
-    if (flags.model === undefined) throw new UsageError('detokenize needs --model NAME_OR_PATH.');
+  run: async ({ config, positionals }) => {
+    if (config.model === undefined) throw new UsageError('detokenize needs --model NAME_OR_PATH.');
     const ids = idsOf(positionals);
-    const { tokenizer } = await loadModel(resolveModel(flags.model));
+    const { tokenizer } = await loadModel(resolveModel(config.model));
     const text = textOf(ids, tokenizer);
-    process.stdout.write(`${flags.json ? JSON.stringify({ text }) : text}\n`);
+    process.stdout.write(`${config.json ? JSON.stringify({ text }) : text}\n`);
     return ExitCode.ok;
   },
 });

@@ -1,27 +1,21 @@
 import { backendFaults, backendOf, runnerSettings } from '../config/runner-settings.ts';
-import type { SettingTable } from '../config/settings.ts';
 import { ExitCode, refuse } from '../errors/exit-code.ts';
 import type { Device } from '../runner/backends/devices.ts';
 import { type Diagnosis, diagnose } from '../runner/backends/diagnosis.ts';
 import { command, jsonFlag } from './command.ts';
 
 /** The settings that say what computes. */
-export const deviceSettings = {
-  backend: runnerSettings.backend,
-  runner: runnerSettings.runner,
-  'cuda-runner': runnerSettings['cuda-runner'],
-  'gpu-device': runnerSettings['gpu-device'],
-} as const satisfies SettingTable;
+const { backend, runner, 'cuda-runner': cudaRunner, 'gpu-device': gpuDevice } = runnerSettings;
+export const deviceSettings = { backend, runner, 'cuda-runner': cudaRunner, 'gpu-device': gpuDevice };
 
 /** `runnel doctor`: says what this machine can serve with and what it lacks. */
 export const doctor = command({
   forms: ['doctor [--json] [options]'],
   about:
     'Says what this machine can compute with, what it lacks, and which command helps. The exit status is 0 if `runnel serve` with the same options has a processor or device to compute on, else 69.',
-  settings: deviceSettings,
-  flags: { json: jsonFlag('Print a JSON object') },
+  settings: { json: jsonFlag('Print a JSON object'), ...deviceSettings },
   examples: ['runnel doctor', 'runnel doctor --json --backend cuda'],
-  run: async ({ config, sourceOf, flags }) => {
+  run: async ({ config, sourceOf }) => {
     refuse(backendFaults(config, sourceOf));
     const diagnosis = await diagnose({
       backend: backendOf(config),
@@ -29,7 +23,7 @@ export const doctor = command({
       cudaRunner: config['cuda-runner'],
       gpuDevice: Math.max(0, config['gpu-device'] ?? 0),
     });
-    process.stdout.write(`${flags.json ? JSON.stringify(diagnosis) : textOf(diagnosis)}\n`);
+    process.stdout.write(`${config.json ? JSON.stringify(diagnosis) : textOf(diagnosis)}\n`);
     return diagnosis.serves === null ? ExitCode.unavailable : ExitCode.ok;
   },
 });

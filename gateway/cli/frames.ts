@@ -15,19 +15,19 @@ export const frames = command({
   forms: ['frames [--json] FILE'],
   about:
     'Prints a recording that `runnel serve --record FILE` wrote, a line for each frame: the number of steps finished before it, > if the runner received it or < if the runner sent it, its name and its fields. Long lists are shortened. `cpu-runner replay FILE` computes the recorded session again.',
-  flags: {
+  settings: {
     json: jsonFlag(
       'Print each whole frame as a line of JSON: {"step", "direction", "name", "fields"}, with 64-bit integers as strings and bytes as base64',
     ),
   },
   takesArguments: true,
   examples: ['runnel frames session.frames', 'runnel frames session.frames | head -20'],
-  run: async ({ flags, positionals }) => {
+  run: async ({ config, positionals }) => {
     const [file] = positionals;
     if (file === undefined || positionals.length !== 1) throw new UsageError('frames takes one FILE.');
     process.stdout.off('error', leaveWithReader).on('error', leaveWithReader);
     try {
-      for await (const entry of readRecording(file)) await print(flags.json ? jsonOf(entry) : lineOf(entry));
+      for await (const entry of readRecording(file)) await print(config.json ? jsonOf(entry) : lineOf(entry));
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error;
       throw new UsageError(`${file} is not a recording, or a damaged one: ${error.message}`);

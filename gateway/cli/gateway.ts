@@ -26,7 +26,7 @@ import { formatAddress } from './startup-banner.ts';
 type HttpServer = ReturnType<typeof createHttpServer>;
 type Restart = (only?: string) => Promise<string | undefined>;
 
-export interface GatewayOptions {
+interface GatewayOptions {
   readonly workerId: string;
   readonly log: Log;
   readonly guard: ReturnType<typeof guardRules>;
@@ -46,7 +46,7 @@ export interface GatewayOptions {
 }
 
 /** Why a gateway cannot go on. */
-export interface GatewayFailure {
+interface GatewayFailure {
   readonly reason: string;
   readonly code: string;
   readonly message: string;

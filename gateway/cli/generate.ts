@@ -2,7 +2,9 @@ import * as z from 'zod';
 import { parseBody } from '../api/body.ts';
 import * as fields from '../api/fields.ts';
 import { type GenerateConfig, generateSettings } from '../config/generate-settings.ts';
+import { text, toggle } from '../config/kinds.ts';
 import { RUNNER_LIMITS, runnerFaults } from '../config/runner-settings.ts';
+import { inGroup, onlyFlags, Setting } from '../config/setting.ts';
 import { ApiError } from '../errors/api-error.ts';
 import { ExitCode, refuse, UnavailableError, UsageError } from '../errors/exit-code.ts';
 import { LoadedModel } from '../models/loaded-model.ts';
@@ -26,39 +28,33 @@ const MAX_OPEN_PROMPTS = 256;
 export const generate = command({
   forms: ['generate --model MODEL [options] (PROMPT… | --prompts-file FILE)'],
   about: 'Answers prompts without a server, and prints the answers in the order of the prompts.',
-  settings: generateSettings,
-  flags: {
-    'prompts-file': {
-      type: 'string',
-      group: 'Input and output',
-      value: 'FILE',
-      help: 'JSON array of prompts: texts, or arrays of token ids',
-    },
-    json: jsonFlag('Print a JSON array of {"text", "token_ids", "finish"}'),
-    stop: {
-      type: 'string',
-      multiple: true,
-      group: 'Sampling',
-      value: 'TEXT',
-      help: 'End an answer at this text, which is left out of it; may be repeated',
-    },
-    'ignore-eos': {
-      type: 'boolean',
-      group: 'Sampling',
-      help: 'Continue an answer after the token with which the model ends it',
-    },
+  settings: {
+    ...onlyFlags({
+      'prompts-file': text('FILE')
+        .optional()
+        .help('JSON array of prompts: texts, or arrays of token ids')
+        .with({ group: 'Input and output' }),
+      json: jsonFlag('Print a JSON array of {"text", "token_ids", "finish"}'),
+      ...inGroup('Sampling', {
+        stop: new Setting(z.array(z.string()), 'TEXT')
+          .or([])
+          .help('End an answer at this text, which is left out of it; may be repeated'),
+        'ignore-eos': toggle().help('Continue an answer after the token with which the model ends it'),
+      }),
+    }),
+    ...generateSettings,
   },
   takesArguments: true,
   examples: [
     'runnel generate --model smollm2 --max-tokens 32 "Once upon a time"',
     'runnel generate --model smollm2 --json --prompts-file prompts.json',
   ],
-  run: async ({ config, sourceOf, flags, positionals }) => {
+  run: async ({ config, sourceOf, positionals }) => {
     refuse(runnerFaults(config, sourceOf));
-    const prompts = promptsOf(flags['prompts-file'], positionals);
-    const settings = answerSettings(config, flags.stop, flags['ignore-eos']);
+    const prompts = promptsOf(config['prompts-file'], positionals);
+    const settings = answerSettings(config, config.stop, config['ignore-eos']);
     try {
-      await answerAll(config, prompts, settings, flags.json);
+      await answerAll(config, prompts, settings, config.json);
     } catch (error) {
       if (error instanceof ApiError) throw new UsageError(`${error.message}.`);
       if (error instanceof GenerationError) throw new UnavailableError(error.message);

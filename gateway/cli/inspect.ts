@@ -1,6 +1,6 @@
-import * as z from 'zod';
+import { whole } from '../config/kinds.ts';
 import { backendFaults, backendOf, runnerSettings } from '../config/runner-settings.ts';
-import type { SettingTable } from '../config/settings.ts';
+import { inGroup, onlyFlags } from '../config/setting.ts';
 import { ExitCode, refuse, UsageError } from '../errors/exit-code.ts';
 import type { Model } from '../models/model.ts';
 import { resolveModel } from '../models/model-cache.ts';
@@ -60,37 +60,32 @@ const planSettings = {
   threads: runnerSettings.threads,
   'kv-cache-type': runnerSettings['kv-cache-type'],
   quantize: runnerSettings.quantize,
-} as const satisfies SettingTable;
+} as const;
 
 /** `runnel inspect`: says what a model file is and whether it can be served here. */
 export const inspect = command({
   forms: ['inspect MODEL [--json] [options]'],
   about:
     'Says what a model file contains, what its tokenizer and chat template are, and how much memory serving it needs. The exit status is 0 if `runnel serve` with the same options can serve it on this machine; else 69, with the reason.',
-  settings: planSettings,
-  flags: {
-    context: {
-      type: 'string',
-      group: 'Model',
-      value: 'N',
-      help: "Maximum tokens of a prompt and its answer together (default: the model's context)",
-    },
-    batch: {
-      type: 'string',
-      group: 'Model',
-      value: 'N',
-      help: `Number of requests of this length at once, 1 to ${maxBatch} (default: 1)`,
-    },
+  settings: {
+    ...onlyFlags(
+      inGroup('Model', {
+        context: whole(2, maxContext)
+          .optional("the model's context")
+          .help('Maximum tokens of a prompt and its answer together'),
+        batch: whole(1, maxBatch).or(1).help(`Number of requests of this length at once, 1 to ${maxBatch}`),
+      }),
+    ),
     json: jsonFlag('Print a JSON object'),
+    ...planSettings,
   },
   takesArguments: true,
   examples: ['runnel inspect smollm2', 'runnel inspect model.gguf --json --context 4096 --batch 8'],
-  run: async ({ config, sourceOf, flags, positionals }) => {
+  run: async ({ config, sourceOf, positionals }) => {
     refuse(backendFaults(config, sourceOf));
     const [name] = positionals;
     if (name === undefined || positionals.length > 1) throw new UsageError('inspect takes one MODEL.');
-    const context = wholeNumber('context', flags.context, 2, maxContext);
-    const batch = wholeNumber('batch', flags.batch, 1, maxBatch) ?? 1;
+    const { context, batch } = config;
     const path = resolveModel(name);
     const model = await loadModel(path);
     if (context !== undefined && context > model.contextLength)
@@ -116,24 +111,10 @@ export const inspect = command({
         ? (advice[0] ?? 'No runner can compute on this machine.')
         : await inspectBy(runner, { model: path, context, batch, flags: [...device, ...types] });
     const inspection = { ...(await factsOf(model)), ...runnerFacts(told, batch), backend: serves };
-    process.stdout.write(`${flags.json ? JSON.stringify(inspection) : textOf(inspection)}\n`);
+    process.stdout.write(`${config.json ? JSON.stringify(inspection) : textOf(inspection)}\n`);
     return inspection.obstacle === null ? ExitCode.ok : ExitCode.unavailable;
   },
 });
-
-function wholeNumber(name: string, value: unknown, min: number, max: number): number | undefined {
-  if (value === undefined) return undefined;
-  const parsed = z
-    .string()
-    .regex(/^\d{1,9}$/)
-    .transform(Number)
-    .pipe(z.int().min(min).max(max))
-    .safeParse(value);
-  if (parsed.success) return parsed.data;
-  throw new UsageError(
-    `--${name} must be a whole number from ${min} to ${max}, got ${JSON.stringify(value)}.`,
-  );
-}
 
 async function factsOf(model: Model) {
   const { chatTemplate, tokenizer } = model;

@@ -6,11 +6,11 @@ import { command, jsonFlag } from './command.ts';
 export const list = command({
   forms: ['list [--json]'],
   about: 'Lists the models that were pulled: the name for --model, the size and the path.',
-  flags: { json: jsonFlag('Print a JSON array of {"name", "bytes", "path"}') },
+  settings: { json: jsonFlag('Print a JSON array of {"name", "bytes", "path"}') },
   examples: ['runnel list', 'runnel list --json'],
-  run: async ({ flags }) => {
+  run: async ({ config }) => {
     const models = listModels();
-    if (flags.json) {
+    if (config.json) {
       process.stdout.write(`${JSON.stringify(models)}\n`);
       return ExitCode.ok;
     }

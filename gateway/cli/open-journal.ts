@@ -6,11 +6,6 @@ import { Journal, type JournalBounds, type JournalOptions } from '../journal/jou
 import { setCallerSecret } from '../server/guard/caller.ts';
 import type { Log } from '../telemetry/log.ts';
 
-/** Defaults of the journal's settings. */
-const defaultMaxJobs = 1024;
-const defaultMaxBytes = 2 ** 26;
-const defaultKeepSec = 3600;
-
 /** In the state folder: the one of the systemd unit, XDG_STATE_HOME/runnel, or ~/.local/state/runnel. */
 function defaultFolder({ STATE_DIRECTORY, XDG_STATE_HOME }: NodeJS.ProcessEnv): string {
   const [ofUnit] = STATE_DIRECTORY?.split(':') ?? [];
@@ -38,9 +33,9 @@ export async function openDefaultJournal(jobs: Jobs, config: Config, log: Log): 
  */
 export async function openJournal(jobs: Jobs, folder: string, config: Config, log: Log): Promise<void> {
   const bounds: JournalBounds = {
-    maxJobs: config['journal-max-jobs'] ?? defaultMaxJobs,
-    maxBytes: config['journal-max-bytes'] ?? defaultMaxBytes,
-    keepMs: (config['journal-keep-sec'] ?? defaultKeepSec) * 1000,
+    maxJobs: config['journal-max-jobs'],
+    maxBytes: config['journal-max-bytes'],
+    keepMs: config['journal-keep-sec'] * 1000,
   };
   let areRequestsComing = false;
   const open = async (): Promise<Journal> => {

@@ -1,3 +1,4 @@
+import { text } from '../config/kinds.ts';
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
 import { isHubName } from '../models/hub/hub-file.ts';
 import { DEFAULT_ENDPOINT, pullFromHub } from '../models/hub/pull-from-hub.ts';
@@ -20,13 +21,11 @@ export const pull = command({
     '',
     'HF_TOKEN, if set, is sent to the hub and to no other host.',
   ].join('\n'),
-  flags: {
-    endpoint: {
-      type: 'string',
-      group: 'Connection',
-      value: 'URL',
-      help: `URL of the hub (default: HF_ENDPOINT, or ${DEFAULT_ENDPOINT})`,
-    },
+  settings: {
+    endpoint: text('URL')
+      .optional(`HF_ENDPOINT, or ${DEFAULT_ENDPOINT}`)
+      .help('URL of the hub')
+      .with({ group: 'Connection', isOnlyFlag: true }),
     json: jsonFlag('Print {"name", "path"}'),
   },
   takesArguments: true,
@@ -35,11 +34,11 @@ export const pull = command({
     'runnel pull hf:HuggingFaceTB/SmolLM2-360M-Instruct',
     'runnel serve --model "$(runnel pull smollm2)"',
   ],
-  run: async ({ flags, positionals }) => {
+  run: async ({ config, positionals }) => {
     const [name] = positionals;
     if (name === undefined || positionals.length !== 1) throw noSuchModel(positionals);
-    const path = await pullByName(name, flags.endpoint);
-    process.stdout.write(`${flags.json ? JSON.stringify({ name, path }) : path}\n`);
+    const path = await pullByName(name, config.endpoint);
+    process.stdout.write(`${config.json ? JSON.stringify({ name, path }) : path}\n`);
     return ExitCode.ok;
   },
 });

@@ -21,7 +21,7 @@ const APPLIED: readonly (keyof Config)[] = [
   ...PASSED_ON,
 ];
 
-export interface Reloaded {
+interface Reloaded {
   readonly config: Config;
   /** Settings that have changed but are not applied. */
   readonly notApplied: readonly string[];

@@ -1,6 +1,6 @@
 import { type Config, hasSeveralModels, printConfig, readConfig } from '../config/config.ts';
+import { toggle } from '../config/kinds.ts';
 import { serveSettings } from '../config/serve-settings.ts';
-import { settingsHelp } from '../config/settings.ts';
 import { ExitCode } from '../errors/exit-code.ts';
 import { modelIdOf } from '../models/model.ts';
 import { type ModelRegistry, workerStatus } from '../models/model-registry.ts';
@@ -10,7 +10,7 @@ import { createNotifier, statusLine } from '../systemd/notifier.ts';
 import { passedSocket } from '../systemd/passed-socket.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
 import { firstKind } from './choose-launcher.ts';
-import { type Command, type Flag, helpOf, usageOf } from './command.ts';
+import { type Command, usageOf } from './command.ts';
 import { Gateway } from './gateway.ts';
 import { modelsOf } from './model-list.ts';
 import { announced } from './reload.ts';
@@ -19,13 +19,9 @@ import { guardRules } from './server-settings.ts';
 import { announceRun } from './servers/run-folder.ts';
 import { curlLine, formatAddress, startupBanner } from './startup-banner.ts';
 
-const ownFlags = {
-  'print-config': {
-    type: 'boolean',
-    group: 'General',
-    help: 'Print all resulting settings as such a file, and exit',
-  },
-} as const satisfies Record<string, Flag>;
+const printsConfig = toggle()
+  .help('Print all resulting settings as such a file, and exit')
+  .with({ group: 'General', isOnlyFlag: true });
 
 /** `runnel serve`: listens for HTTP first, then loads the model, and serves until it is told to end. */
 export const serve: Command = {
@@ -41,7 +37,7 @@ export const serve: Command = {
           'runnel serve --model smollm2 --max-num-seqs 16 --print-config',
         ],
       },
-      settingsHelp(serveSettings, helpOf(ownFlags)),
+      { 'print-config': printsConfig, ...serveSettings },
     ),
   run: (args) =>
     reporting(async () => {

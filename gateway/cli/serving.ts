@@ -21,11 +21,8 @@ import { memoryNeedOf } from './memory-need.ts';
 import { modelsOf, type NamedModel } from './model-list.ts';
 import { gateOptions, loadedOptions } from './server-settings.ts';
 
-/** The default of --model-keep-alive-sec: how long an unused model stays loaded. */
-const defaultKeepAliveSec = 300;
-
 /** Events of what is served. model: the model's name, if there are several. */
-export interface ServingEvents {
+interface ServingEvents {
   readonly log: Log;
   /** A runner is ready. */
   onServed(info: RunnerInfo, model: Model): void;
@@ -56,7 +53,7 @@ export class Serving {
     this.#limit = new TimeLimit(config['inference-timeout-sec'] * 1000, Date.now);
     this.#loader = new ModelLoader({
       budgetBytes: config['memory-budget-bytes'],
-      keepAliveMs: (config['model-keep-alive-sec'] ?? defaultKeepAliveSec) * 1000,
+      keepAliveMs: config['model-keep-alive-sec'] * 1000,
       onUnload: ({ path }, reason) => events.log.info({ event: 'model_unloaded', model: path, reason }),
     });
     const named = modelsOf(config);

@@ -1,45 +1,47 @@
+import { text, toggle } from '../config/kinds.ts';
+import { inGroup, onlyFlags } from '../config/setting.ts';
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
 import { resolveModel } from '../models/model-cache.ts';
 import { loadModel } from '../models/model-slot.ts';
 import { command, jsonFlag } from './command.ts';
 import { readTextFile } from './text-input.ts';
 
+/** --model of commands that need only a vocabulary. */
+export const vocabularyOf = text('NAME_OR_PATH')
+  .optional()
+  .help('Model whose vocabulary is used')
+  .with({ group: 'Model', isOnlyFlag: true });
+
 /** `runnel tokenize`: prints the ids of a text as a JSON array. */
 export const tokenize = command({
   forms: ['tokenize --model NAME_OR_PATH [options] (--file FILE | TEXT)'],
   about: 'Prints the token ids of the text as a JSON array.',
-  flags: {
-    model: { type: 'string', group: 'Model', value: 'NAME_OR_PATH', help: 'Model whose vocabulary is used' },
-    'add-special': {
-      type: 'boolean',
-      group: 'Model',
-      help: 'Add the token BOS at the beginning if the model asks for it',
-    },
-    'parse-special': {
-      type: 'boolean',
-      group: 'Model',
-      help: 'Read the text of a control token, such as <|im_end|>, as that token',
-    },
-    file: { type: 'string', group: 'Input and output', value: 'FILE', help: 'Read the text from this file' },
+  settings: onlyFlags({
+    model: vocabularyOf,
+    ...inGroup('Model', {
+      'add-special': toggle().help('Add the token BOS at the beginning if the model asks for it'),
+      'parse-special': toggle().help('Read the text of a control token, such as <|im_end|>, as that token'),
+    }),
+    file: text('FILE').optional().help('Read the text from this file').with({ group: 'Input and output' }),
     json: jsonFlag(
       'Print {"token_ids", "tokens"}: the ids, and the text of each, with U+FFFD for bytes that are not a whole character',
     ),
-  },
+  }),
   takesArguments: true,
   examples: [
     'runnel tokenize --model smollm2 "Hello, world"',
     'runnel tokenize --model smollm2 --add-special --file prompt.txt',
   ],
-  run: async ({ flags, positionals }) => {
-    if (flags.model === undefined) throw new UsageError('tokenize needs --model NAME_OR_PATH.');
-    const text = textOf(flags.file, positionals);
-    const { tokenizer } = await loadModel(resolveModel(flags.model));
-    const ids = tokenizer.encode(text, {
-      addSpecial: flags['add-special'],
-      parseSpecial: flags['parse-special'],
+  run: async ({ config, positionals }) => {
+    if (config.model === undefined) throw new UsageError('tokenize needs --model NAME_OR_PATH.');
+    const source = textOf(config.file, positionals);
+    const { tokenizer } = await loadModel(resolveModel(config.model));
+    const ids = tokenizer.encode(source, {
+      addSpecial: config['add-special'],
+      parseSpecial: config['parse-special'],
     });
     const tokens = (): string[] => ids.map((id) => Buffer.from(tokenizer.bytes(id)).toString('utf8'));
-    process.stdout.write(`${JSON.stringify(flags.json ? { token_ids: ids, tokens: tokens() } : ids)}\n`);
+    process.stdout.write(`${JSON.stringify(config.json ? { token_ids: ids, tokens: tokens() } : ids)}\n`);
     return ExitCode.ok;
   },
 });

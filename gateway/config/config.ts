@@ -3,9 +3,10 @@ import { notRunnable } from '../runner/backends/devices.ts';
 import { passedSocket } from '../systemd/passed-socket.ts';
 import { parseFlags } from './flags.ts';
 import { isLoopback, isUnspecified } from './kinds.ts';
-import { backendOf, runnerFaults, UNKNOWN_TO } from './runner-settings.ts';
+import { backendOf, clash, runnerFaults, UNKNOWN_TO } from './runner-settings.ts';
 import { serveSettings } from './serve-settings.ts';
-import { type ConfigOf, type Merged, mergeSettings } from './settings.ts';
+import type { ConfigOf } from './setting.ts';
+import { type Merged, mergeSettings } from './settings.ts';
 
 /** The settings of `runnel serve`. */
 export type Config = ConfigOf<typeof serveSettings>;
@@ -52,11 +53,9 @@ export function manyRunnersFaults(config: Config, sourceOf: MergedConfig['source
 
 /** Faults of the settings that say where the server listens. */
 function placeFaults({ config, sourceOf }: MergedConfig, env: NodeJS.ProcessEnv): string[] {
-  const faults: string[] = [];
   const uds = sourceOf('uds');
   const tcp = sourceOf('host') ?? sourceOf('port');
-  if (uds !== undefined && tcp !== undefined)
-    faults.push(`${uds} and ${tcp} cannot be used together: leave one of them out.`);
+  const faults = clash(uds, tcp);
   const place = uds ?? tcp;
   if (place !== undefined && passedSocket(env) !== undefined)
     faults.push(
@@ -98,13 +97,12 @@ export function hasSeveralModels(config: Pick<Config, 'model' | 'models-dir'>): 
 
 /** Faults of settings for one model that are given with several models, and the other way round. */
 function modelFaults({ config, sourceOf }: MergedConfig): string[] {
-  const isSeveral = hasSeveralModels(config);
-  const unknown = isSeveral ? OF_ONE_MODEL : OF_SEVERAL_MODELS;
-  return unknown.flatMap((name) => {
-    const source = sourceOf(name);
-    if (source === undefined) return [];
-    if (!isSeveral) return [`${source} works only with several models: leave it out.`];
-    return [`${source} ${OF_ONE_MODEL_WHY[name as (typeof OF_ONE_MODEL)[number]]}.`];
+  const faults = hasSeveralModels(config)
+    ? Object.entries(OF_ONE_MODEL)
+    : OF_SEVERAL_MODELS.map((name) => [name, 'works only with several models: leave it out'] as const);
+  return faults.flatMap(([name, fault]) => {
+    const source = sourceOf(name as keyof Config);
+    return source === undefined ? [] : [`${source} ${fault}.`];
   });
 }
 
@@ -114,17 +112,13 @@ const OF_SEVERAL_MODELS = [
   'model-keep-alive-sec',
   'client-unload',
 ] as const;
-const OF_ONE_MODEL_WHY = {
+/** Settings for one model, and what to do instead with several. */
+const OF_ONE_MODEL = {
   'served-model-name': 'names one model, and there are several: write --model NAME=MODEL for each',
   record: 'records the runner of one model, and there are several: leave it out',
   'gpu-memory-utilization':
     'is a share of the device for one model, and there are several: use --kv-cache-bytes, which is for each',
 } as const;
-const OF_ONE_MODEL = [
-  'served-model-name',
-  'record',
-  'gpu-memory-utilization',
-] as const satisfies readonly (keyof typeof OF_ONE_MODEL_WHY)[];
 
 /** The value of --journal-dir with which no journal is kept. */
 export const NO_JOURNAL = 'off';
@@ -163,7 +157,8 @@ export function printConfig(config: Config): string {
   const unknown: readonly string[] = [
     ...UNKNOWN_TO[backendOf(config)],
     ...(config.uds === undefined ? [] : ['host', 'port']),
-    ...(hasSeveralModels(config) ? OF_ONE_MODEL : OF_SEVERAL_MODELS),
+    ...(hasSeveralModels(config) ? Object.keys(OF_ONE_MODEL) : OF_SEVERAL_MODELS),
+    ...(config['journal-dir'] === NO_JOURNAL ? OF_JOURNAL : []),
     ...(config.model.length === 0 ? ['model'] : []),
   ];
   const { host, port, ...others } = config;

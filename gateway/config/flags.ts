@@ -1,18 +1,12 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util';
-import type { Flags, SettingTable } from './settings.ts';
+import type { SettingTable } from './setting.ts';
+import { type Flags, hasFile } from './settings.ts';
 
 type FlagOptions = NonNullable<ParseArgsConfig['options']>;
 
-interface More {
-  /** Flags that are not settings. */
-  readonly options?: FlagOptions;
-  readonly allowPositionals?: boolean;
-}
-
-/** Parses the flags of the table, its aliases and --config, if there is a table, and the flags of `more`. */
-export function parseFlags(table: SettingTable | undefined, args: readonly string[], more: More = {}): Flags {
-  const options = { ...(table && optionsOf(table)), ...more.options };
-  const { allowPositionals = false } = more;
+/** Parses the flags of the table and its aliases, and --config if a file may give any of the settings. */
+export function parseFlags(table: SettingTable, args: readonly string[], allowPositionals = false): Flags {
+  const options = optionsOf(table);
   const joined = withNegatives(args, options);
   try {
     const { values, positionals } = parseArgs({ args: joined, options, allowPositionals, strict: true });
@@ -52,11 +46,13 @@ function parseRest(args: readonly string[], options: FlagOptions, error: Error):
 }
 
 function optionsOf(table: SettingTable): FlagOptions {
-  const options = Object.entries(table).flatMap(([name, { fallback, isList = false, aliases = {} }]) => [
-    [name, { type: 'string' as const, multiple: isList || Array.isArray(fallback) }] as const,
-    ...Object.entries(aliases).map(
-      ([alias, { value }]) => [alias, { type: value === undefined ? 'boolean' : 'string' } as const] as const,
-    ),
-  ]);
-  return { ...Object.fromEntries(options), config: { type: 'string' } };
+  const typeOf = (value = '') => (value === '' ? 'boolean' : 'string');
+  const options = Object.entries(table).flatMap(([name, { value, details }]) => {
+    const multiple = details.isList ?? Array.isArray(details.fallback);
+    const aliases = Object.entries(details.aliases ?? {}).map(
+      ([alias, of]) => [alias, { type: typeOf(of.value) }] as const,
+    );
+    return [[name, { type: typeOf(value), multiple }] as const, ...aliases];
+  });
+  return { ...Object.fromEntries(options), ...(hasFile(table) ? { config: { type: 'string' } } : {}) };
 }

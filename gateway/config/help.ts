@@ -5,7 +5,7 @@ export const HELP_COLUMNS = 100;
 const DESCRIPTION_COLUMN = 32;
 
 /** The groups of flags, in the order in which a help shows them. */
-export const HELP_GROUPS = [
+const HELP_GROUPS = [
   'Model',
   'Several models',
   'Server',

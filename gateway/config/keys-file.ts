@@ -23,6 +23,15 @@ const count = z
   .regex(/^[1-9]\d{0,14}$/, 'must be a whole number from 1 on')
   .transform(Number);
 
+/** The quotas of a caller, by the names of their fields. */
+const QUOTAS = {
+  'max-open-requests': 'openRequests',
+  'max-queued-tokens': 'queuedTokens',
+  'max-body-bytes': 'bodyBytes',
+  'max-journal-jobs': 'journalJobs',
+  'max-journal-bytes': 'journalBytes',
+} as const satisfies Record<string, keyof NonNullable<Caller['quotas']>>;
+
 /** What may follow a key on its line, as NAME=VALUE. */
 const fieldsSchema = z
   .strictObject({
@@ -33,11 +42,7 @@ const fieldsSchema = z
         message: 'is reserved: choose one other than "anonymous", "key-N" and "admin-N"',
       }),
     shares: count.refine((shares) => shares <= MAX_SHARES, { message: `must be at most ${MAX_SHARES}` }),
-    'max-open-requests': count,
-    'max-queued-tokens': count,
-    'max-body-bytes': count,
-    'max-journal-jobs': count,
-    'max-journal-bytes': count,
+    ...Object.fromEntries(Object.keys(QUOTAS).map((field) => [field, count])),
   })
   .partial();
 
@@ -84,26 +89,10 @@ function readLine(line: string, place: string, unnamed: string): KeyLine {
   throw new UsageError(`${place}: ${fault?.path.join('.')} ${fault?.message}.`);
 }
 
-function callerOf(
-  {
-    name,
-    shares = 1,
-    'max-open-requests': openRequests,
-    'max-queued-tokens': queuedTokens,
-    'max-body-bytes': bodyBytes,
-    'max-journal-jobs': journalJobs,
-    'max-journal-bytes': journalBytes,
-  }: z.output<typeof fieldsSchema>,
-  unnamed: string,
-): Caller {
-  const quotas = {
-    ...(openRequests === undefined ? {} : { openRequests }),
-    ...(queuedTokens === undefined ? {} : { queuedTokens }),
-    ...(bodyBytes === undefined ? {} : { bodyBytes }),
-    ...(journalJobs === undefined ? {} : { journalJobs }),
-    ...(journalBytes === undefined ? {} : { journalBytes }),
-  };
-  return { name: name ?? unnamed, shares, ...(Object.keys(quotas).length === 0 ? {} : { quotas }) };
+function callerOf({ name, shares = 1, ...given }: z.output<typeof fieldsSchema>, unnamed: string): Caller {
+  const quotas = Object.entries(given).map(([field, value]) => [QUOTAS[field as keyof typeof QUOTAS], value]);
+  const caller = { name: name ?? unnamed, shares };
+  return quotas.length === 0 ? caller : { ...caller, quotas: Object.fromEntries(quotas) };
 }
 
 /**

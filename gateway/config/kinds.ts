@@ -1,9 +1,22 @@
 import { isIP } from 'node:net';
 import * as z from 'zod';
+import { Setting } from './setting.ts';
 
-/** The kinds of settings. Each schema takes the text of a flag or a variable, or the value from a file. */
+/** The kinds of settings. Each takes the text of a flag or a variable, or the value from a file. */
 
-export function whole(min: number, max: number) {
+export function whole(min: number, max: number, value = 'N') {
+  return new Setting(wholeBetween(min, max), value);
+}
+
+export function seconds(min: number, max: number) {
+  return whole(min, max, 'SECONDS');
+}
+
+export function bytes(min: number, max: number) {
+  return whole(min, max, 'BYTES');
+}
+
+function wholeBetween(min: number, max: number) {
   const fault = `must be a whole number between ${min} and ${max}`;
   return z.preprocess(
     (value) => (typeof value === 'string' && /^-?\d+$/.test(value) ? Number(value) : value),
@@ -13,28 +26,38 @@ export function whole(min: number, max: number) {
 
 /** Takes a number of MiB and gives bytes. "auto" gives undefined. */
 export function mebibytes(max: number) {
-  return wholeOr('auto', undefined, 1, max).transform((value) =>
-    value === undefined ? undefined : value * 2 ** 20,
+  const { schema } = wholeOr('auto', undefined, 1, max);
+  return new Setting(
+    schema.transform((value) => value && value * 2 ** 20),
+    'MIB',
   );
 }
 
 /** A whole number, or a word that stands for another value. */
 export function wholeOr<Meaning>(word: string, meaning: Meaning, min: number, max: number) {
-  return z.unknown().transform((value, context): number | Meaning => {
+  const schema = z.unknown().transform((value, context): number | Meaning => {
     if (String(value) === word) return meaning;
-    const { success, data } = whole(min, max).safeParse(value);
+    const { success, data } = wholeBetween(min, max).safeParse(value);
     if (success) return data;
     context.addIssue(`must be ${word} or a whole number between ${min} and ${max}`);
     return z.NEVER;
   });
+  return new Setting(schema, 'N');
 }
 
 export function powerOfTwo(min: number, max: number) {
   const fault = `must be a power of two between ${min} and ${max}`;
-  return whole(min, max).refine((value) => Number.isInteger(Math.log2(value)), fault);
+  return new Setting(
+    wholeBetween(min, max).refine((value) => Number.isInteger(Math.log2(value)), fault),
+    'N',
+  );
 }
 
-export function decimal(min: number, max: number) {
+export function decimal(min: number, max: number, value: string) {
+  return new Setting(decimalBetween(min, max), value);
+}
+
+function decimalBetween(min: number, max: number) {
   const fault = `must be a number between ${min} and ${max}`;
   return z.preprocess(
     (value) => (typeof value === 'string' && /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value),
@@ -42,28 +65,58 @@ export function decimal(min: number, max: number) {
   );
 }
 
+/** A decimal above 0. */
+export function positive(max: number, value: string) {
+  return new Setting(
+    decimalBetween(0, max).refine((number) => number > 0, 'must be above 0'),
+    value,
+  );
+}
+
 /** A 64-bit seed: text, because a large number in a JSON file has already been rounded, or a number small enough to be exact. */
 export function seed() {
   const fault = 'must be a whole number between 0 and 18446744073709551615, as text if it is above 2^53';
-  return z
+  const schema = z
     .union([z.string(), z.int()], fault)
     .refine((value) => /^\d{1,20}$/.test(String(value)) && BigInt(value) < 2n ** 64n, fault)
     .transform((value) => BigInt(value));
+  return new Setting(schema, 'N');
 }
 
+export function oneOf<const Words extends readonly string[]>(words: Words) {
+  return new Setting(z.enum(words, `must be one of ${words.join(', ')}`), words.join('|'));
+}
+
+/** A flag without a value. */
+export function toggle() {
+  return new Setting(z.boolean().default(false), '');
+}
+
+export function onOff() {
+  return new Setting(z.enum(['on', 'off'], 'must be on or off'), 'on|off');
+}
+
+const notEmpty = z.string('must be text').min(1, 'must not be empty');
+
 /** Text that is not empty. */
-export function text() {
-  return z.string('must be text').min(1, 'must not be empty');
+export function text(value: string) {
+  return new Setting(notEmpty, value);
+}
+
+/** what: the texts that the expression matches, in words. */
+export function matching(expression: RegExp, what: string, value: string) {
+  return new Setting(z.string().regex(expression, `must be ${what}`), value);
 }
 
 /** sockaddr_un has room for a path of this length and a terminating zero. */
 const MAX_SOCKET_PATH_BYTES = 107;
 
 export function socketPath() {
-  return text().refine(
+  const schema = notEmpty.refine(
     (path) => Buffer.byteLength(path) <= MAX_SOCKET_PATH_BYTES,
     `must be a path of at most ${MAX_SOCKET_PATH_BYTES} bytes`,
   );
+  return new Setting(schema, 'PATH');
 }
 
 function listOf<Item extends z.ZodType>(item: Item) {
@@ -76,47 +129,62 @@ function listOf<Item extends z.ZodType>(item: Item) {
   }, z.array(item, 'must be a list of texts').readonly());
 }
 
+/** A model. missing: the message if there is none. */
+export function model(missing: string) {
+  const schema = z
+    .string({ error: ({ input }) => (input === undefined ? missing : 'must be text') })
+    .min(1, 'must not be empty');
+  return new Setting(schema, 'MODEL');
+}
+
 /** One model or several. A single text is one model, whatever characters it has. missing: the message if there is none. */
 export function models(missing: string) {
-  const one = z.string('must be text').min(1, 'must not be empty');
-  return z.preprocess(
+  const schema = z.preprocess(
     (value) => (Array.isArray(value) && value.length === 1 ? value[0] : value),
     z.unknown().transform((value, context): string | readonly string[] => {
-      const { success, data, error } = (Array.isArray(value) ? z.array(one).readonly() : one).safeParse(
-        value,
-      );
+      const { success, data, error } = (
+        Array.isArray(value) ? z.array(notEmpty).readonly() : notEmpty
+      ).safeParse(value);
       if (success) return data;
       context.addIssue(value === undefined ? missing : (error.issues[0]?.message ?? 'must be text'));
       return z.NEVER;
     }),
   );
+  return new Setting(schema, 'MODEL').with({ isList: true });
 }
 
 /** A list of at least one number. */
 export function wholes(min: number, max: number) {
-  return listOf(whole(min, max)).refine((values) => values.length > 0, 'must have at least one number');
+  const schema = listOf(wholeBetween(min, max)).refine(
+    (values) => values.length > 0,
+    'must have at least one number',
+  );
+  return new Setting(schema, 'N,...');
 }
 
-export function decimals(min: number, max: number) {
-  return listOf(decimal(min, max));
+export function decimals(min: number, max: number, value: string) {
+  return new Setting(listOf(decimalBetween(min, max)), value);
 }
 
 /** Names of a model, as clients are configured with. */
 export function modelNames() {
   const fault = 'must be names of 1 to 256 characters, such as org/model';
-  return listOf(z.string(fault).min(1, fault).max(256, fault));
+  return new Setting(listOf(z.string(fault).min(1, fault).max(256, fault)), 'NAME,...');
 }
 
 /** A list of host names and addresses, in lower case and without ports. */
 export function hostNames() {
   const fault = 'must be host names or addresses without ports, such as models.example.org';
-  return listOf(z.string(fault).toLowerCase().refine(isHost, fault));
+  return new Setting(listOf(z.string(fault).toLowerCase().refine(isHost, fault)), 'HOST,...');
 }
 
 /** A single host name or address. */
 export function hostName() {
   const fault = 'must be a host name or an address without a port, such as 127.0.0.1';
-  return text().refine((host) => isHost(host.toLowerCase()), fault);
+  return new Setting(
+    notEmpty.refine((host) => isHost(host.toLowerCase()), fault),
+    'HOST',
+  );
 }
 
 function isHost(host: string): boolean {
@@ -127,21 +195,29 @@ function isHost(host: string): boolean {
  * The URL of an HTTP server. A password is refused because the list of processes would show it, and port 0 because nothing can
  * answer there.
  */
+const urlOfServer = notEmpty.refine((url) => {
+  const { protocol, username, password, port } = URL.canParse(url) ? new URL(url) : noUrl;
+  return /^https?:$/.test(protocol) && username === '' && password === '' && port !== '0';
+}, 'must be an http or https URL without user and password, and with a port other than 0');
+const noUrl = { protocol: '', username: '', password: '', port: '' };
+
 export function httpUrl() {
-  return text().refine((url) => {
-    const { protocol, username, password, port } = URL.canParse(url) ? new URL(url) : noUrl;
-    return /^https?:$/.test(protocol) && username === '' && password === '' && port !== '0';
-  }, 'must be an http or https URL without user and password, and with a port other than 0');
+  return new Setting(urlOfServer, 'URL');
 }
 
-const noUrl = { protocol: '', username: '', password: '', port: '' };
+const urlOfPaths = urlOfServer
+  .refine((url) => !/[?#]/.test(url), 'must be a URL without a query and without a fragment')
+  .transform(withoutSlashesAtEnd);
 
 /** A URL to which clients append a path. */
 export function baseUrl() {
-  const fault = 'must be a URL without a query and without a fragment';
-  return httpUrl()
-    .refine((url) => !/[?#]/.test(url), fault)
-    .transform(withoutSlashesAtEnd);
+  return new Setting(urlOfPaths, 'URL');
+}
+
+/** The URL of a server, or unix: and the path of its socket. */
+export function serverUrl() {
+  const socket = z.string().regex(/^unix:.+$/);
+  return new Setting(z.union([socket, urlOfPaths], 'must be an http or https URL, or unix:PATH'), 'URL');
 }
 
 function withoutSlashesAtEnd(url: string): string {
@@ -154,7 +230,7 @@ function withoutSlashesAtEnd(url: string): string {
 export function origins() {
   const fault =
     'must be origins such as https://chat.example.org; only an origin of this machine may have * as its port, such as http://localhost:*, and only one of an app * as its name, such as app://*';
-  return listOf(z.string(fault).refine((origin) => isOriginPattern(origin), fault));
+  return new Setting(listOf(z.string(fault).refine(isOriginPattern, fault)), 'ORIGIN,...');
 }
 
 /** Origins of applications that are made of web pages. */

@@ -1,8 +1,8 @@
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
-import { decimal, mebibytes, powerOfTwo, text, whole, wholeOr } from './kinds.ts';
-import type { ConfigOf, SettingTable } from './settings.ts';
+import { bytes, decimal, mebibytes, model, oneOf, onOff, powerOfTwo, text, whole, wholeOr } from './kinds.ts';
+import { aliasOf, type ConfigOf, inGroup, Setting } from './setting.ts';
 
 /**
  * The limits of the runner binaries, which check them again. `requests` and `promptTokens` limit what one runner holds at once.
@@ -20,220 +20,135 @@ export const RUNNER_LIMITS = {
   minRecordBytes: 2 ** 16,
 } as const;
 
-export const BACKENDS = ['auto', 'cpu', 'cuda'] as const;
-const SANDBOX_MODES = ['strict', 'auto', 'off'] as const;
-const ISAS = ['portable', 'avx2', 'avxvnni', 'avx512vnni'] as const;
-const ACTIVATION_TYPES = ['i8', 'f32'] as const;
-const KV_CACHE_TYPES = ['f16', 'f32', 'q8_0'] as const;
-/** The types that float matrices can be quantised to while they are loaded. */
-const QUANTIZE_TYPES = ['q8_0', 'q4_0'] as const;
+const BACKENDS = ['auto', 'cpu', 'cuda'] as const;
 
 export const MODEL_MISSING = 'is missing: name a model file, or a model that `runnel pull` has fetched';
 
+function built(program: string): string {
+  return fileURLToPath(new URL(`../../build/${program}`, import.meta.url));
+}
+
+const asBlockSize = powerOfTwo(8, 256);
+const useCuda = z
+  .union([z.boolean(), z.stringbool()], 'must be true or false')
+  .transform((isUsed) => (isUsed ? 'auto' : undefined));
+
 /** The settings of every command that starts a runner. */
 export const runnerSettings = {
-  model: {
-    schema: z
-      .string({ error: ({ input }) => (input === undefined ? MODEL_MISSING : 'must be text') })
-      .min(1, 'must not be empty'),
-    group: 'Model',
-    value: 'MODEL',
-    help: 'GGUF file, Hugging Face folder, or name of a pulled model',
-  },
-  backend: {
-    schema: z.enum(BACKENDS, `must be one of ${BACKENDS.join(', ')}`).optional(),
-    fallbackHelp: 'auto',
-    group: 'Devices',
-    value: BACKENDS.join('|'),
-    help: 'Where the model is computed; auto: on a CUDA device if cuda-runner is built and a device answers, else on the CPU',
-    aliases: {
-      'use-cuda': {
-        schema: z
-          .union([z.boolean(), z.stringbool()], 'must be true or false')
-          .transform((isUsed) => (isUsed ? 'auto' : undefined)),
-        help: 'Same as --backend auto',
-      },
-    },
-  },
-  'gpu-device': {
-    schema: wholeOr('cpu', -1, -1, RUNNER_LIMITS.gpuDevice).optional(),
-    fallbackHelp: '0',
-    group: 'Devices',
-    value: 'N',
-    help: 'Number of the CUDA device; -1 or cpu: the CPU',
-  },
-  runner: {
-    schema: text(),
-    fallback: fileURLToPath(new URL('../../build/cpu-runner', import.meta.url)),
-    fallbackHelp: 'build/cpu-runner',
-    group: 'Devices',
-    value: 'FILE',
-    help: 'Runner program for the CPU',
-  },
-  'cuda-runner': {
-    schema: text(),
-    fallback: fileURLToPath(new URL('../../build/cuda-runner', import.meta.url)),
-    fallbackHelp: 'build/cuda-runner',
-    group: 'Devices',
-    value: 'FILE',
-    help: 'Runner program for CUDA devices',
-  },
-  'enforce-eager': {
-    schema: z.enum(['on', 'off'], 'must be on or off').optional(),
-    fallbackHelp: 'off',
-    group: 'Devices',
-    value: 'on|off',
-    help: 'Launch each CUDA kernel by itself instead of in CUDA graphs',
-  },
-  threads: {
-    schema: whole(1, RUNNER_LIMITS.threads),
-    fallback: Math.min(availableParallelism(), RUNNER_LIMITS.threads),
-    fallbackHelp: 'one for each processor',
-    group: 'Devices',
-    value: 'N',
-    help: 'Threads of each CPU runner',
-  },
-  isa: {
-    schema: z.enum(ISAS, `must be one of ${ISAS.join(', ')}`).optional(),
-    fallbackHelp: 'the best that the processor has',
-    group: 'Devices',
-    value: ISAS.join('|'),
-    help: 'Instruction set of the CPU runner',
-  },
-  activations: {
-    schema: z.enum(ACTIVATION_TYPES, `must be one of ${ACTIVATION_TYPES.join(', ')}`).optional(),
-    fallbackHelp: 'i8',
-    group: 'Devices',
-    value: ACTIVATION_TYPES.join('|'),
-    help: 'Activations in matrix products; i8: 8 bits, with a scale for each 32 values; f32: not rounded, slower, only on the CPU',
-  },
-  'max-model-len': {
-    schema: whole(2, RUNNER_LIMITS.maxModelLen).optional(),
-    fallbackHelp: "the model's context, or what the KV cache holds if that is less",
-    group: 'Model',
-    value: 'N',
-    help: 'Maximum context: tokens of a prompt and its answer together',
-  },
-  'max-num-seqs': {
-    schema: whole(1, RUNNER_LIMITS.maxNumSeqs).optional(),
-    fallbackHelp: '64',
-    group: 'Scheduling',
-    value: 'N',
-    help: 'Maximum sequences per step; each answer in progress is one',
-  },
-  'max-num-batched-tokens': {
-    schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
-    fallbackHelp: '256 on the CPU, 2048 with CUDA',
-    group: 'Scheduling',
-    value: 'N',
-    help: 'Maximum tokens per step, prompt tokens included',
-  },
-  'mixed-batches': {
-    schema: z.enum(['on', 'off'], 'must be on or off').optional(),
-    fallbackHelp: 'on',
-    group: 'Scheduling',
-    value: 'on|off',
-    help: 'Compute next tokens and parts of prompts in one step; off: steps compute prompts alone, and first',
-  },
-  'mixed-prefill-tokens': {
-    schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
-    fallbackHelp: '24',
-    group: 'Scheduling',
-    value: 'N',
-    help: 'Tokens of each waiting prompt in a step with 8 next tokens, and in proportion in other steps',
-  },
-  speculation: {
-    schema: z.enum(['on', 'off'], 'must be on or off').optional(),
-    fallbackHelp: 'on with the CPU, off with CUDA',
-    group: 'Scheduling',
-    value: 'on|off',
-    help: 'N-gram speculative decoding: several tokens per step where an answer repeats earlier text; the tokens stay the same',
-  },
-  'block-size': {
-    schema: powerOfTwo(8, 256).optional(),
-    fallbackHelp: '32 on the CPU, 64 with CUDA',
-    group: 'KV cache',
-    value: 'N',
-    help: 'Tokens per block, a power of two from 8 to 256',
-    aliases: {
-      'kvcache-block-size': { schema: powerOfTwo(8, 256), value: 'N', help: 'Same as --block-size' },
-    },
-  },
-  'kv-cache-bytes': {
-    schema: whole(1, 2 ** 50).optional(),
-    fallbackHelp:
-      'a quarter of what weights and a step leave on the CPU, up to half for one whole context; half with CUDA',
-    group: 'KV cache',
-    value: 'BYTES',
-    help: 'Size of the KV cache; never more than requests can use',
-    aliases: {
-      'kv-cache-size-mb': {
-        schema: mebibytes(2 ** 30),
-        value: 'MIB',
-        help: 'Same as --kv-cache-bytes, in MiB; auto: the default',
-      },
-    },
-  },
-  'num-kvcache-blocks': {
-    schema: wholeOr('-1', undefined, 1, RUNNER_LIMITS.blocks).optional(),
-    group: 'KV cache',
-    value: 'N',
-    help: 'Size of the KV cache in blocks, in place of --kv-cache-bytes; -1: the default',
-  },
-  'memory-bytes': {
-    schema: whole(1, 2 ** 50).optional(),
-    group: 'KV cache',
-    value: 'BYTES',
-    help: 'Memory of the whole runner, in place of --kv-cache-bytes: the KV cache gets what is left; only on the CPU',
-  },
-  'gpu-memory-utilization': {
-    schema: decimal(0.01, 1).optional(),
-    group: 'KV cache',
-    value: 'SHARE',
-    help: "Share of the CUDA device's memory for everything on it, other programs included, in place of --kv-cache-bytes: the KV cache gets what is left",
-  },
-  'tensor-parallel-size': {
-    schema: z.literal([1, '1'], 'must be 1, since one device computes a model').transform(Number).optional(),
-    fallbackHelp: '1',
-    group: 'Devices',
-    value: 'N',
-    help: 'Devices that compute one model; only 1 is supported',
-  },
-  'kv-cache-type': {
-    schema: z.enum(KV_CACHE_TYPES, `must be one of ${KV_CACHE_TYPES.join(', ')}`).optional(),
-    fallbackHelp: 'f16',
-    group: 'KV cache',
-    value: KV_CACHE_TYPES.join('|'),
-    help: 'Type of the keys and values',
-  },
-  quantize: {
-    schema: z.enum(QUANTIZE_TYPES, `must be one of ${QUANTIZE_TYPES.join(', ')}`).optional(),
-    fallbackHelp: 'none, as in the file',
-    group: 'Model',
-    value: QUANTIZE_TYPES.join('|'),
-    help: 'Quantise float matrices while they are loaded',
-  },
-  sandbox: {
-    schema: z.enum(SANDBOX_MODES, `must be one of ${SANDBOX_MODES.join(', ')}`).optional(),
-    fallbackHelp: 'auto',
-    group: 'Security',
-    value: SANDBOX_MODES.join('|'),
-    help: 'Sandbox of the runner; strict: refuse to start without all parts of it; auto: use the parts that the system has',
-  },
-  record: {
-    schema: text().optional(),
-    group: 'Logging and debugging',
-    value: 'FILE',
-    help: "Record the runner's messages; they contain prompts, as ids",
-  },
-  'record-max-bytes': {
-    schema: whole(RUNNER_LIMITS.minRecordBytes, 2 ** 50).optional(),
-    fallbackHelp: '268435456',
-    group: 'Logging and debugging',
-    value: 'BYTES',
-    help: 'Maximum size of a recording',
-  },
-} as const satisfies SettingTable;
+  ...inGroup('Model', {
+    model: model(MODEL_MISSING).help('GGUF file, Hugging Face folder, or name of a pulled model'),
+  }),
+  ...inGroup('Devices', {
+    backend: oneOf(BACKENDS)
+      .optional('auto')
+      .help(
+        'Where the model is computed; auto: on a CUDA device if cuda-runner is built and a device answers, else on the CPU',
+      )
+      .with({ aliases: { 'use-cuda': { schema: useCuda, description: 'Same as --backend auto' } } }),
+    'gpu-device': wholeOr('cpu', -1, -1, RUNNER_LIMITS.gpuDevice)
+      .optional('0')
+      .help('Number of the CUDA device; -1 or cpu: the CPU'),
+    runner: text('FILE').or(built('cpu-runner'), 'build/cpu-runner').help('Runner program for the CPU'),
+    'cuda-runner': text('FILE')
+      .or(built('cuda-runner'), 'build/cuda-runner')
+      .help('Runner program for CUDA devices'),
+    'enforce-eager': onOff()
+      .optional('off')
+      .help('Launch each CUDA kernel by itself instead of in CUDA graphs'),
+    threads: whole(1, RUNNER_LIMITS.threads)
+      .or(Math.min(availableParallelism(), RUNNER_LIMITS.threads), 'one for each processor')
+      .help('Threads of each CPU runner'),
+    isa: oneOf(['portable', 'avx2', 'avxvnni', 'avx512vnni'])
+      .optional('the best that the processor has')
+      .help('Instruction set of the CPU runner'),
+    activations: oneOf(['i8', 'f32'])
+      .optional('i8')
+      .help(
+        'Activations in matrix products; i8: 8 bits, with a scale for each 32 values; f32: not rounded, slower, only on the CPU',
+      ),
+    'tensor-parallel-size': new Setting(
+      z.literal([1, '1'], 'must be 1, since one device computes a model').transform(Number),
+      'N',
+    )
+      .optional('1')
+      .help('Devices that compute one model; only 1 is supported'),
+  }),
+  ...inGroup('Model', {
+    'max-model-len': whole(2, RUNNER_LIMITS.maxModelLen)
+      .optional("the model's context, or what the KV cache holds if that is less")
+      .help('Maximum context: tokens of a prompt and its answer together'),
+    quantize: oneOf(['q8_0', 'q4_0'])
+      .optional('none, as in the file')
+      .help('Quantise float matrices while they are loaded'),
+  }),
+  ...inGroup('Scheduling', {
+    'max-num-seqs': whole(1, RUNNER_LIMITS.maxNumSeqs)
+      .optional('64')
+      .help('Maximum sequences per step; each answer in progress is one'),
+    'max-num-batched-tokens': whole(1, RUNNER_LIMITS.maxNumBatchedTokens)
+      .optional('256 on the CPU, 2048 with CUDA')
+      .help('Maximum tokens per step, prompt tokens included'),
+    'mixed-batches': onOff()
+      .optional('on')
+      .help(
+        'Compute next tokens and parts of prompts in one step; off: steps compute prompts alone, and first',
+      ),
+    'mixed-prefill-tokens': whole(1, RUNNER_LIMITS.maxNumBatchedTokens)
+      .optional('24')
+      .help('Tokens of each waiting prompt in a step with 8 next tokens, and in proportion in other steps'),
+    speculation: onOff()
+      .optional('on with the CPU, off with CUDA')
+      .help(
+        'N-gram speculative decoding: several tokens per step where an answer repeats earlier text; the tokens stay the same',
+      ),
+  }),
+  ...inGroup('KV cache', {
+    'block-size': asBlockSize
+      .optional('32 on the CPU, 64 with CUDA')
+      .help('Tokens per block, a power of two from 8 to 256')
+      .with({ aliases: { 'kvcache-block-size': aliasOf(asBlockSize, 'Same as --block-size') } }),
+    'kv-cache-bytes': bytes(1, 2 ** 50)
+      .optional(
+        'a quarter of what weights and a step leave on the CPU, up to half for one whole context; half with CUDA',
+      )
+      .help('Size of the KV cache; never more than requests can use')
+      .with({
+        aliases: {
+          'kv-cache-size-mb': aliasOf(
+            mebibytes(2 ** 30),
+            'Same as --kv-cache-bytes, in MiB; auto: the default',
+          ),
+        },
+      }),
+    'num-kvcache-blocks': wholeOr('-1', undefined, 1, RUNNER_LIMITS.blocks)
+      .optional()
+      .help('Size of the KV cache in blocks, in place of --kv-cache-bytes; -1: the default'),
+    'memory-bytes': bytes(1, 2 ** 50)
+      .optional()
+      .help(
+        'Memory of the whole runner, in place of --kv-cache-bytes: the KV cache gets what is left; only on the CPU',
+      ),
+    'gpu-memory-utilization': decimal(0.01, 1, 'SHARE')
+      .optional()
+      .help(
+        "Share of the CUDA device's memory for everything on it, other programs included, in place of --kv-cache-bytes: the KV cache gets what is left",
+      ),
+    'kv-cache-type': oneOf(['f16', 'f32', 'q8_0']).optional('f16').help('Type of the keys and values'),
+  }),
+  ...inGroup('Security', {
+    sandbox: oneOf(['strict', 'auto', 'off'])
+      .optional('auto')
+      .help(
+        'Sandbox of the runner; strict: refuse to start without all parts of it; auto: use the parts that the system has',
+      ),
+  }),
+  ...inGroup('Logging and debugging', {
+    record: text('FILE').optional().help("Record the runner's messages; they contain prompts, as ids"),
+    'record-max-bytes': bytes(RUNNER_LIMITS.minRecordBytes, 2 ** 50)
+      .optional('268435456')
+      .help('Maximum size of a recording'),
+  }),
+};
 
 /** The configuration of a runner, whatever its model. */
 export type RunnerConfig = Omit<ConfigOf<typeof runnerSettings>, 'model'>;
@@ -245,14 +160,16 @@ export function backendOf(config: Pick<RunnerConfig, 'backend' | 'gpu-device'>):
 
 type SourceOf<Name> = (name: Name) => string | undefined;
 
+/** A sentence if both are given. */
+export function clash(first: string | undefined, second: string | undefined): string[] {
+  if (first === undefined || second === undefined) return [];
+  return [`${first} and ${second} cannot be used together: leave one of them out.`];
+}
+
 /** Sentences about settings of the runner that contradict each other. */
 export function runnerFaults(config: RunnerConfig, sourceOf: SourceOf<keyof RunnerConfig>): string[] {
   const faults = backendFaults(config, sourceOf);
-  for (const [one, other] of CACHE_SIZES) {
-    const [first, second] = [sourceOf(one), sourceOf(other)];
-    if (first !== undefined && second !== undefined)
-      faults.push(`${first} and ${second} cannot be used together: leave one of them out.`);
-  }
+  for (const [one, other] of CACHE_SIZES) faults.push(...clash(sourceOf(one), sourceOf(other)));
   const mixedRows = sourceOf('mixed-prefill-tokens');
   if (mixedRows !== undefined && config['mixed-batches'] === 'off')
     faults.push(
@@ -270,8 +187,7 @@ export function runnerFaults(config: RunnerConfig, sourceOf: SourceOf<keyof Runn
   for (const name of UNKNOWN_TO[asked]) {
     // Device -1 is the CPU, so it does not contradict the CPU backend.
     const source = name === 'gpu-device' && config[name] === -1 ? undefined : sourceOf(name);
-    if (source === undefined) continue;
-    faults.push(`${source} has no effect with ${why}: leave one of them out.`);
+    if (source !== undefined) faults.push(`${source} has no effect with ${why}: leave one of them out.`);
   }
   return faults;
 }
@@ -294,9 +210,7 @@ export function backendFaults(
   sourceOf: SourceOf<'backend' | 'gpu-device'>,
 ): string[] {
   if (backend !== 'cuda' || device !== -1) return [];
-  return [
-    `${sourceOf('backend')} cuda and ${sourceOf('gpu-device')} -1, which is the CPU, cannot be used together: leave one of them out.`,
-  ];
+  return clash(`${sourceOf('backend')} cuda`, `${sourceOf('gpu-device')} -1, which is the CPU,`);
 }
 
 /**

@@ -1,341 +1,202 @@
-import * as z from 'zod';
 import { poolings } from '../runner/runner.ts';
 import { LOG_LEVELS } from '../telemetry/log.ts';
-import { CACHE_SHARINGS } from './cache-sharing.ts';
 import {
   baseUrl,
+  bytes,
   hostName,
   hostNames,
   httpUrl,
+  matching,
   modelNames,
   models,
+  oneOf,
+  onOff,
   origins,
+  seconds,
   socketPath,
   text,
   whole,
 } from './kinds.ts';
 import { MODEL_MISSING, RUNNER_LIMITS, runnerSettings } from './runner-settings.ts';
-import type { SettingTable } from './settings.ts';
+import { inGroup } from './setting.ts';
 
-const PLAYGROUNDS = ['on', 'off', 'dev'] as const;
+/**
+ * Who shares cached prompts with whom. A prompt that is found in the cache is answered sooner, so with sharing among keys, the
+ * holder of one key could find out what others ask.
+ */
+const CACHE_SHARINGS = ['per-key', 'all'] as const;
+export type CacheSharing = (typeof CACHE_SHARINGS)[number];
 
 /** The settings of `runnel serve`. config.ts reads them. */
 export const serveSettings = {
   ...runnerSettings,
-  runners: {
-    schema: whole(1, RUNNER_LIMITS.runners),
-    fallback: 1,
-    group: 'Devices',
-    value: 'N',
-    help: 'CPU runners, each of which loads the model into its own memory; without --threads they share the processors',
-  },
-  model: {
-    schema: models(MODEL_MISSING),
-    unless: 'models-dir',
-    isList: true,
-    group: 'Model',
-    value: 'MODEL',
-    help: 'GGUF file, Hugging Face folder, or name of a pulled model; NAME=MODEL serves it under another name; repeat it for several models',
-  },
-  'models-dir': {
-    schema: text().optional(),
-    group: 'Several models',
-    value: 'FOLDER',
-    help: 'Serve each GGUF file and each Hugging Face folder in this folder under its name',
-  },
-  'pinned-models': {
-    schema: modelNames(),
-    fallback: [],
-    group: 'Several models',
-    value: 'NAME,...',
-    help: 'Models that are loaded at the start and never unloaded',
-  },
-  'memory-budget-bytes': {
-    schema: whole(1, 2 ** 50).optional(),
-    fallbackHelp: 'what is free at the start',
-    group: 'Several models',
-    value: 'BYTES',
-    help: 'Maximum memory of all loaded models together',
-  },
-  'model-keep-alive-sec': {
-    schema: whole(0, 31_536_000).optional(),
-    fallbackHelp: '300',
-    group: 'Several models',
-    value: 'SECONDS',
-    help: 'Unload a model after this time without a request; 0: only when another model needs its memory',
-  },
-  'client-unload': {
-    schema: z.enum(['on', 'off'], 'must be on or off').optional(),
-    fallbackHelp: 'off',
-    group: 'Several models',
-    value: 'on|off',
-    help: 'Obey keep_alive 0 of requests: the model is unloaded once nobody uses it',
-  },
-  'worker-id': {
-    schema: z
-      .string()
-      .regex(/^[A-Za-z0-9._-]{1,128}$/, 'must be 1 to 128 letters, digits, dots, underscores and hyphens')
-      .optional(),
-    fallbackHelp: 'random at each start',
-    group: 'Pool manager',
-    value: 'ID',
-    help: 'Name of this worker, also in the log',
-  },
-  'served-model-name': {
-    schema: modelNames(),
-    fallback: [],
-    fallbackHelp: "its file's name",
-    group: 'Model',
-    value: 'NAME,...',
-    help: 'Names by which clients of /v1 may call the model',
-  },
-  pooling: {
-    schema: z.enum(poolings, `must be one of ${poolings.join(', ')}`).optional(),
-    fallbackHelp: "as the model's file says, else last",
-    group: 'Model',
-    value: poolings.join('|'),
-    help: "How embeddings are pooled from the tokens' vectors",
-  },
-  'callback-url': {
-    schema: httpUrl().optional(),
-    group: 'Pool manager',
-    value: 'URL',
-    help: 'Send one POST to this URL when the model is ready, and end if the POST fails or the model cannot be loaded; localhost:9999: no POST',
-  },
-  'advertise-url': {
-    schema: baseUrl().optional(),
-    fallbackHelp: 'the address it listens on',
-    group: 'Pool manager',
-    value: 'URL',
-    help: 'URL at which the pool manager reaches this worker',
-  },
-  host: {
-    schema: hostName(),
-    fallback: '127.0.0.1',
-    group: 'Server',
-    value: 'HOST',
-    help: 'Address to listen on; an address that is not loopback needs --api-keys-file',
-  },
-  port: {
-    schema: whole(0, 65_535),
-    fallback: 8080,
-    group: 'Server',
-    value: 'PORT',
-    help: 'Port to listen on; 0: the system chooses one',
-  },
-  uds: {
-    schema: socketPath().optional(),
-    group: 'Server',
-    value: 'PATH',
-    help: 'UNIX socket to listen on, in place of --host and --port',
-  },
-  'api-keys-file': {
-    schema: text().optional(),
-    fallbackHelp: 'no key is needed',
-    group: 'Security',
-    value: 'FILE',
-    help: 'Keys that clients must send, one per line; read again at SIGHUP',
-  },
-  'admin-keys-file': {
-    schema: text().optional(),
-    group: 'Security',
-    value: 'FILE',
-    help: 'Keys of operators, which also open /runner and /metrics; needs --api-keys-file',
-  },
-  'prefix-cache-sharing': {
-    schema: z.enum(CACHE_SHARINGS, `must be one of ${CACHE_SHARINGS.join(', ')}`),
-    fallback: 'per-key',
-    group: 'Security',
-    value: CACHE_SHARINGS.join('|'),
-    help: 'Which requests may reuse a computed prompt; per-key: those with the same key; all: every one, which is faster, but the time of an answer can tell what others asked',
-  },
-  'allowed-hosts': {
-    schema: hostNames(),
-    fallback: [],
-    group: 'Security',
-    value: 'HOST,...',
-    help: 'Host names that requests may use for this server, besides localhost and the address it listens on',
-  },
-  'cors-origins': {
-    schema: origins(),
-    fallback: [],
-    fallbackHelp: 'those of this machine and of apps',
-    group: 'Security',
-    value: 'ORIGIN,...',
-    help: 'Origins of web pages that may send requests',
-  },
-  'max-open-requests': {
-    schema: whole(1, RUNNER_LIMITS.requests),
-    fallback: 256,
-    group: 'Limits',
-    value: 'N',
-    help: 'Maximum open requests; one more gets 429',
-  },
-  'max-queued-tokens': {
-    schema: whole(1, RUNNER_LIMITS.promptTokens),
-    fallback: 2 ** 18,
-    group: 'Limits',
-    value: 'N',
-    help: 'Maximum prompt tokens of all open requests together; one more request gets 429',
-  },
-  'max-tokens-in': {
-    schema: whole(1, RUNNER_LIMITS.maxModelLen).optional(),
-    fallbackHelp: 'what --max-model-len leaves',
-    group: 'Limits',
-    value: 'N',
-    help: 'Maximum tokens of a prompt; a longer one gets 400',
-  },
-  'max-tokens-out': {
-    schema: whole(1, RUNNER_LIMITS.maxModelLen).optional(),
-    fallbackHelp: 'what --max-model-len leaves',
-    group: 'Limits',
-    value: 'N',
-    help: 'Maximum tokens of an answer, whatever its request asks for',
-  },
-  'inference-timeout-sec': {
-    schema: whole(1, 86_400),
-    fallback: 300,
-    group: 'Timeouts',
-    value: 'SECONDS',
-    help: 'End a request that is not finished in this time',
-  },
-  'max-body-bytes': {
-    schema: whole(1024, 2 ** 30),
-    fallback: 2 ** 20,
-    group: 'Limits',
-    value: 'BYTES',
-    help: 'Maximum size of a request body',
-  },
-  'max-body-bytes-in-flight': {
-    schema: whole(1024, 2 ** 36),
-    fallback: 2 ** 26,
-    group: 'Limits',
-    value: 'BYTES',
-    help: 'Maximum size of the bodies of all requests that are not yet answered; one more request gets 503',
-  },
-  'max-answer-bytes-in-flight': {
-    schema: whole(4096, 2 ** 36),
-    fallback: 2 ** 26,
-    group: 'Limits',
-    value: 'BYTES',
-    help: 'Maximum size of the embeddings and long answers of /tokenize and /detokenize that clients have not yet read; one more request gets 503',
-  },
-  'max-connections': {
-    schema: whole(1, 2 ** 20),
-    fallback: 1024,
-    group: 'Limits',
-    value: 'N',
-    help: 'Maximum open connections; one more is closed',
-  },
-  'max-requests-per-connection': {
-    schema: whole(1, 2 ** 31 - 1),
-    fallback: 1000,
-    group: 'Limits',
-    value: 'N',
-    help: 'Close a connection after this many requests',
-  },
-  'max-headers': {
-    schema: whole(16, 2000),
-    fallback: 64,
-    group: 'Limits',
-    value: 'N',
-    help: 'Maximum header lines of a request; a request with more is refused',
-  },
-  'headers-timeout-sec': {
-    schema: whole(1, 3600),
-    fallback: 10,
-    group: 'Timeouts',
-    value: 'SECONDS',
-    help: 'Time in which a client must send the header of a request',
-  },
-  'request-timeout-sec': {
-    schema: whole(1, 3600),
-    fallback: 30,
-    group: 'Timeouts',
-    value: 'SECONDS',
-    help: 'Time in which a client must send a whole request; the time for the answer does not count',
-  },
-  'client-stall-timeout-sec': {
-    schema: whole(2, 3600),
-    fallback: 30,
-    group: 'Timeouts',
-    value: 'SECONDS',
-    help: 'Cancel the request of a client that reads nothing of a waiting answer for this time',
-  },
-  'keep-alive-timeout-sec': {
-    schema: whole(1, 3600),
-    fallback: 5,
-    group: 'Timeouts',
-    value: 'SECONDS',
-    help: 'Close a connection that has no request for this time',
-  },
-  'timeouts-check-interval-sec': {
-    schema: whole(1, 60),
-    fallback: 1,
-    group: 'Timeouts',
-    value: 'SECONDS',
-    help: 'Interval at which the timeouts for headers and requests are checked',
-  },
-  'wedge-timeout-sec': {
-    schema: whole(0, 3600),
-    fallback: 10,
-    group: 'Reliability',
-    value: 'SECONDS',
-    help: 'A busy runner without a step for this time counts as hung, or for longer if its steps are slow; 0: never',
-  },
-  'drain-timeout-sec': {
-    schema: whole(0, 3600),
-    fallback: 30,
-    group: 'Timeouts',
-    value: 'SECONDS',
-    help: 'Time in which open requests may finish after SIGTERM',
-  },
-  playground: {
-    schema: z.enum(PLAYGROUNDS, `must be one of ${PLAYGROUNDS.join(', ')}`),
-    fallback: 'on',
-    group: 'Server',
-    value: PLAYGROUNDS.join('|'),
-    help: 'Web page at /; dev: with a button that kills the runner, only on a loopback address',
-  },
-  'journal-dir': {
-    schema: text().optional(),
-    fallbackHelp: 'journal in the state folder',
-    group: 'Reliability',
-    value: 'FOLDER|off',
-    help: 'Keep durable jobs in this folder: they survive lost connections and the end of the gateway; off: refuse them',
-  },
-  'journal-max-jobs': {
-    schema: whole(1, 1_000_000).optional(),
-    fallbackHelp: '1024',
-    group: 'Reliability',
-    value: 'N',
-    help: 'Maximum durable jobs kept at once; one more has ended jobs forgotten, or gets 503',
-  },
-  'journal-max-bytes': {
-    schema: whole(2 ** 20, 2 ** 40).optional(),
-    fallbackHelp: '67108864',
-    group: 'Reliability',
-    value: 'BYTES',
-    help: 'Maximum size that the kept jobs take or may grow to; above it ended jobs are forgotten, or one more gets 503',
-  },
-  'journal-keep-sec': {
-    schema: whole(1, 31_536_000).optional(),
-    fallbackHelp: '3600',
-    group: 'Reliability',
-    value: 'SECONDS',
-    help: 'Keep a job for this time after its end; a job that takes longer than this ends with an error',
-  },
-  'crash-reports-dir': {
-    schema: text().optional(),
-    group: 'Logging and debugging',
-    value: 'FOLDER',
-    help: 'Write reports of runners that died, and their recordings, to this folder',
-  },
-  'log-level': {
-    schema: z.enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`),
-    fallback: 'info',
-    group: 'Logging and debugging',
-    value: LOG_LEVELS.join('|'),
-    help: 'Lowest level of log lines that are written',
-  },
-} as const satisfies SettingTable;
+  ...inGroup('Devices', {
+    runners: whole(1, RUNNER_LIMITS.runners)
+      .or(1)
+      .help(
+        'CPU runners, each of which loads the model into its own memory; without --threads they share the processors',
+      ),
+  }),
+  ...inGroup('Model', {
+    model: models(MODEL_MISSING)
+      .with({ unless: 'models-dir' })
+      .help(
+        'GGUF file, Hugging Face folder, or name of a pulled model; NAME=MODEL serves it under another name; repeat it for several models',
+      ),
+    'served-model-name': modelNames()
+      .or([], "its file's name")
+      .help('Names by which clients of /v1 may call the model'),
+    pooling: oneOf(poolings)
+      .optional("as the model's file says, else last")
+      .help("How embeddings are pooled from the tokens' vectors"),
+  }),
+  ...inGroup('Several models', {
+    'models-dir': text('FOLDER')
+      .optional()
+      .help('Serve each GGUF file and each Hugging Face folder in this folder under its name'),
+    'pinned-models': modelNames().or([]).help('Models that are loaded at the start and never unloaded'),
+    'memory-budget-bytes': bytes(1, 2 ** 50)
+      .optional('what is free at the start')
+      .help('Maximum memory of all loaded models together'),
+    'model-keep-alive-sec': seconds(0, 31_536_000)
+      .or(300)
+      .help('Unload a model after this time without a request; 0: only when another model needs its memory'),
+    'client-unload': onOff()
+      .or('off')
+      .help('Obey keep_alive 0 of requests: the model is unloaded once nobody uses it'),
+  }),
+  ...inGroup('Pool manager', {
+    'worker-id': matching(
+      /^[A-Za-z0-9._-]{1,128}$/,
+      '1 to 128 letters, digits, dots, underscores and hyphens',
+      'ID',
+    )
+      .optional('random at each start')
+      .help('Name of this worker, also in the log'),
+    'callback-url': httpUrl()
+      .optional()
+      .help(
+        'Send one POST to this URL when the model is ready, and end if the POST fails or the model cannot be loaded; localhost:9999: no POST',
+      ),
+    'advertise-url': baseUrl()
+      .optional('the address it listens on')
+      .help('URL at which the pool manager reaches this worker'),
+  }),
+  ...inGroup('Server', {
+    host: hostName()
+      .or('127.0.0.1')
+      .help('Address to listen on; an address that is not loopback needs --api-keys-file'),
+    port: whole(0, 65_535, 'PORT').or(8080).help('Port to listen on; 0: the system chooses one'),
+    uds: socketPath().optional().help('UNIX socket to listen on, in place of --host and --port'),
+    playground: oneOf(['on', 'off', 'dev'])
+      .or('on')
+      .help('Web page at /; dev: with a button that kills the runner, only on a loopback address'),
+  }),
+  ...inGroup('Security', {
+    'api-keys-file': text('FILE')
+      .optional('no key is needed')
+      .help('Keys that clients must send, one per line; read again at SIGHUP'),
+    'admin-keys-file': text('FILE')
+      .optional()
+      .help('Keys of operators, which also open /runner and /metrics; needs --api-keys-file'),
+    'prefix-cache-sharing': oneOf(CACHE_SHARINGS)
+      .or('per-key')
+      .help(
+        'Which requests may reuse a computed prompt; per-key: those with the same key; all: every one, which is faster, but the time of an answer can tell what others asked',
+      ),
+    'allowed-hosts': hostNames()
+      .or([])
+      .help(
+        'Host names that requests may use for this server, besides localhost and the address it listens on',
+      ),
+    'cors-origins': origins()
+      .or([], 'those of this machine and of apps')
+      .help('Origins of web pages that may send requests'),
+  }),
+  ...inGroup('Limits', {
+    'max-open-requests': whole(1, RUNNER_LIMITS.requests)
+      .or(256)
+      .help('Maximum open requests; one more gets 429'),
+    'max-queued-tokens': whole(1, RUNNER_LIMITS.promptTokens)
+      .or(2 ** 18)
+      .help('Maximum prompt tokens of all open requests together; one more request gets 429'),
+    'max-tokens-in': whole(1, RUNNER_LIMITS.maxModelLen)
+      .optional('what --max-model-len leaves')
+      .help('Maximum tokens of a prompt; a longer one gets 400'),
+    'max-tokens-out': whole(1, RUNNER_LIMITS.maxModelLen)
+      .optional('what --max-model-len leaves')
+      .help('Maximum tokens of an answer, whatever its request asks for'),
+    'max-body-bytes': bytes(1024, 2 ** 30)
+      .or(2 ** 20)
+      .help('Maximum size of a request body'),
+    'max-body-bytes-in-flight': bytes(1024, 2 ** 36)
+      .or(2 ** 26)
+      .help(
+        'Maximum size of the bodies of all requests that are not yet answered; one more request gets 503',
+      ),
+    'max-answer-bytes-in-flight': bytes(4096, 2 ** 36)
+      .or(2 ** 26)
+      .help(
+        'Maximum size of the embeddings and long answers of /tokenize and /detokenize that clients have not yet read; one more request gets 503',
+      ),
+    'max-connections': whole(1, 2 ** 20)
+      .or(1024)
+      .help('Maximum open connections; one more is closed'),
+    'max-requests-per-connection': whole(1, 2 ** 31 - 1)
+      .or(1000)
+      .help('Close a connection after this many requests'),
+    'max-headers': whole(16, 2000)
+      .or(64)
+      .help('Maximum header lines of a request; a request with more is refused'),
+  }),
+  ...inGroup('Timeouts', {
+    'inference-timeout-sec': seconds(1, 86_400)
+      .or(300)
+      .help('End a request that is not finished in this time'),
+    'headers-timeout-sec': seconds(1, 3600)
+      .or(10)
+      .help('Time in which a client must send the header of a request'),
+    'request-timeout-sec': seconds(1, 3600)
+      .or(30)
+      .help('Time in which a client must send a whole request; the time for the answer does not count'),
+    'client-stall-timeout-sec': seconds(2, 3600)
+      .or(30)
+      .help('Cancel the request of a client that reads nothing of a waiting answer for this time'),
+    'keep-alive-timeout-sec': seconds(1, 3600)
+      .or(5)
+      .help('Close a connection that has no request for this time'),
+    'timeouts-check-interval-sec': seconds(1, 60)
+      .or(1)
+      .help('Interval at which the timeouts for headers and requests are checked'),
+    'drain-timeout-sec': seconds(0, 3600).or(30).help('Time in which open requests may finish after SIGTERM'),
+  }),
+  ...inGroup('Reliability', {
+    'wedge-timeout-sec': seconds(0, 3600)
+      .or(10)
+      .help(
+        'A busy runner without a step for this time counts as hung, or for longer if its steps are slow; 0: never',
+      ),
+    'journal-dir': text('FOLDER|off')
+      .optional('journal in the state folder')
+      .help(
+        'Keep durable jobs in this folder: they survive lost connections and the end of the gateway; off: refuse them',
+      ),
+    'journal-max-jobs': whole(1, 1_000_000)
+      .or(1024)
+      .help('Maximum durable jobs kept at once; one more has ended jobs forgotten, or gets 503'),
+    'journal-max-bytes': bytes(2 ** 20, 2 ** 40)
+      .or(2 ** 26)
+      .help(
+        'Maximum size that the kept jobs take or may grow to; above it ended jobs are forgotten, or one more gets 503',
+      ),
+    'journal-keep-sec': seconds(1, 31_536_000)
+      .or(3600)
+      .help('Keep a job for this time after its end; a job that takes longer than this ends with an error'),
+  }),
+  ...inGroup('Logging and debugging', {
+    'crash-reports-dir': text('FOLDER')
+      .optional()
+      .help('Write reports of runners that died, and their recordings, to this folder'),
+    'log-level': oneOf(LOG_LEVELS).or('info').help('Lowest level of log lines that are written'),
+  }),
+};

@@ -1,45 +1,13 @@
 import { readFileSync } from 'node:fs';
 import type { z } from 'zod';
 import { refuse, UsageError } from '../errors/exit-code.ts';
-import { flagsHelp, type HelpFlag, type HelpGroup, prose } from './help.ts';
+import { flagsHelp, type HelpFlag, prose } from './help.ts';
+import type { ConfigOf, Setting, SettingTable } from './setting.ts';
 
 /**
  * Reads settings of any command. Flags take precedence over environment variables (RUNNEL_ and the flag's name in capitals),
  * variables over the file named by --config, and the file over defaults. Settings are merged once, validated and frozen.
  */
-
-export interface Setting {
-  /** Parses the value from a file, and also the text of a flag or a variable. */
-  readonly schema: z.ZodType;
-  /** The default. A list makes it a setting of several values, given by repeated flags or text with commas. */
-  readonly fallback?: string | number | readonly string[];
-  /** The default as the help says it, where `fallback` is absent, depends on the machine or does not say enough. */
-  readonly fallbackHelp?: string;
-  readonly group: HelpGroup;
-  /** Stands for the value in the help: `PORT`. */
-  readonly value: string;
-  readonly help: string;
-  /** The name of another setting. If that one is given, this one may be left out and is then an empty list. */
-  readonly unless?: string;
-  /** Repeated flags make a list although the setting has no default. */
-  readonly isList?: true;
-  /** Further names of the setting, which other servers use. */
-  readonly aliases?: Readonly<Record<string, Alias>>;
-}
-
-export interface Alias {
-  /** Parses what is given under this name into the setting's value. Undefined means that nothing was given. */
-  readonly schema: z.ZodType;
-  /** Stands for the value in the help. Absent: the flag takes no value. */
-  readonly value?: string;
-  readonly help: string;
-}
-
-export type SettingTable = Readonly<Record<string, Setting>>;
-
-export type ConfigOf<Table extends SettingTable> = Readonly<{
-  [Name in keyof Table]: z.output<Table[Name]['schema']>;
-}>;
 
 /** A command line parsed by a table of settings. */
 export interface Flags {
@@ -49,7 +17,7 @@ export interface Flags {
   readonly faults: readonly string[];
 }
 
-export type FlagValues = Readonly<Record<string, string | boolean | (string | boolean)[] | undefined>>;
+type FlagValues = Readonly<Record<string, string | boolean | (string | boolean)[] | undefined>>;
 
 /** A value, and the place where it was given, in the words of a message. */
 interface Given {
@@ -88,7 +56,7 @@ export function mergeSettings<Table extends SettingTable>(
       return [name, undefined];
     }
     const byDefault = setting.schema.safeParse(
-      isLeftOut(table, setting, flags.values, env, file) ? [] : setting.fallback,
+      isLeftOut(table, setting, flags.values, env, file) ? [] : setting.details.fallback,
     );
     if (!byDefault.success) faults.push(`--${name} ${faultOf(byDefault.error)}.`);
     return [name, byDefault.data];
@@ -103,7 +71,7 @@ export function mergeSettings<Table extends SettingTable>(
 /** Whether another setting that is given replaces this one. */
 function isLeftOut(
   table: SettingTable,
-  { unless }: Setting,
+  { details: { unless } }: Setting,
   flags: FlagValues,
   env: NodeJS.ProcessEnv,
   file: ConfigFile,
@@ -120,39 +88,42 @@ function sourcesOf(found: readonly Given[]): string {
   return found.map(({ source }) => source).join(' and ');
 }
 
-/** own: flags of the command that are not settings. */
-export function settingsHelp(table: SettingTable, own: readonly HelpFlag[] = []): string {
-  const flags = Object.entries(table).flatMap(([name, setting]) => {
-    const { group, value, help, fallbackHelp = defaultOf(setting), aliases = {} } = setting;
-    const shown = fallbackHelp === undefined ? help : `${help} (default: ${fallbackHelp})`;
-    return [
-      { group, flag: `--${name} ${value}`, help: shown },
-      ...Object.entries(aliases).map(([alias, of]) => ({
-        group,
-        flag: of.value === undefined ? `--${alias}` : `--${alias} ${of.value}`,
-        help: of.help,
-      })),
-    ];
-  });
-  const config = 'JSON file with settings: an object with these names, without the dashes';
-  const example = Object.keys(table).find((name) => name.includes('-')) ?? 'config';
-  const precedence = `Each setting can also be given by an environment variable: ${variableOf(example)} for --${example}. A flag takes precedence over a variable, and a variable over the file.`;
-  const general = [
-    { group: 'General', flag: '--config FILE', help: config },
-    { group: 'General', flag: '--help', help: 'Print this help' },
-  ] as const;
-  return `${flagsHelp([...own, ...flags, ...general])}\n\n${prose(precedence)}`;
+/** Whether a file or variables may give any of the settings. */
+export function hasFile(table: SettingTable): boolean {
+  return Object.values(table).some(({ details }) => details.isOnlyFlag !== true);
 }
 
-function defaultOf({ fallback }: Setting): string | undefined {
-  if (Array.isArray(fallback)) return fallback.length === 0 ? undefined : fallback.join();
-  return fallback === undefined ? undefined : String(fallback);
+export function settingsHelp(table: SettingTable): string {
+  const flags = Object.entries(table).flatMap(([name, { value, details }]) => {
+    const { group = 'General', description = '', fallbackHelp = shownDefault(details.fallback) } = details;
+    const help = fallbackHelp === undefined ? description : `${description} (default: ${fallbackHelp})`;
+    const aliases = Object.entries(details.aliases ?? {}).map(([alias, of]) => ({
+      group,
+      flag: `--${alias} ${of.value ?? ''}`.trimEnd(),
+      help: of.description,
+    }));
+    return [{ group, flag: `--${name} ${value}`.trimEnd(), help }, ...aliases];
+  });
+  if (!hasFile(table)) return flagsHelp(flags);
+  const config = 'JSON file with settings: an object with these names, without the dashes';
+  const ofFile = Object.keys(table).filter((name) => table[name]?.details.isOnlyFlag !== true);
+  const example = ofFile.find((name) => name.includes('-')) ?? 'config';
+  const precedence = `Each setting can also be given by an environment variable: ${variableOf(example)} for --${example}. A flag takes precedence over a variable, and a variable over the file.`;
+  const general: HelpFlag[] = [
+    { group: 'General', flag: '--config FILE', help: config },
+    { group: 'General', flag: '--help', help: 'Print this help' },
+  ];
+  return `${flagsHelp([...flags, ...general])}\n\n${prose(precedence)}`;
+}
+
+function shownDefault(fallback: Setting['details']['fallback']): string | undefined {
+  return fallback === undefined || String(fallback) === '' ? undefined : String(fallback);
 }
 
 /** The values of the first source that has the setting, one for each of its names there. */
 function givenOf(
   name: string,
-  { schema, aliases = {} }: Setting,
+  { schema, details: { aliases = {}, isOnlyFlag } }: Setting,
   flags: FlagValues,
   env: NodeJS.ProcessEnv,
   file: ConfigFile,
@@ -163,7 +134,7 @@ function givenOf(
     (called) => ({ source: variableOf(called), value: env[variableOf(called)] }),
     (called) => ({ source: `"${called}" in ${file.path}`, value: file.values[called] }),
   ];
-  for (const read of sources) {
+  for (const read of isOnlyFlag ? sources.slice(0, 1) : sources) {
     const found = names.flatMap((known) => {
       const { source, value } = read(known.name);
       return value === undefined ? [] : [{ source, value, schema: known.schema }];
@@ -187,7 +158,9 @@ interface ConfigFile {
 function readConfigFile(table: SettingTable, path: unknown): ConfigFile {
   if (typeof path !== 'string') return { path: '', values: {}, faults: [] };
   const values = parseObject(path, readFileSync(path, 'utf8'));
-  const known = Object.entries(table).flatMap(([name, { aliases = {} }]) => [name, ...Object.keys(aliases)]);
+  const known = Object.entries(table).flatMap(([name, { details }]) =>
+    details.isOnlyFlag ? [] : [name, ...Object.keys(details.aliases ?? {})],
+  );
   const unknown = Object.keys(values).filter((name) => !known.includes(name));
   const names = unknown.map((name) => JSON.stringify(name)).join(', ');
   const faults =

@@ -11,7 +11,10 @@ export class RawJson {
   }
 }
 
-/** The value as JSON. Members have JavaScript's order: names that are whole numbers come first. */
+/**
+ * The value as JSON; a 64-bit integer has all its digits. Undefined members are left out. Members have JavaScript's order: names
+ * that are whole numbers come first.
+ */
 export function jsonText(value: unknown): string {
   if (value instanceof RawJson) return value.text;
   if (typeof value === 'bigint') return String(value);
@@ -20,8 +23,8 @@ export function jsonText(value: unknown): string {
   if (value === Number.NEGATIVE_INFINITY) return '-1e999';
   if (Array.isArray(value)) return `[${value.map(jsonText).join(',')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  const members = Object.entries(value).map(
-    ([name, member]) => `${JSON.stringify(name)}:${jsonText(member)}`,
+  const members = Object.entries(value).flatMap(([name, member]) =>
+    member === undefined ? [] : [`${JSON.stringify(name)}:${jsonText(member)}`],
   );
   return `{${members.join(',')}}`;
 }

@@ -6,7 +6,7 @@ import { BUNDLE } from '../bundle.js';
 /** The page as built by `make`, in memory. */
 
 /** The output of deploy/bundle-playground.ts: index.html and the files that it names. */
-export const PAGE_FOLDER = new URL('playground/', BUNDLE);
+const PAGE_FOLDER = new URL('playground/', BUNDLE);
 const INDEX = 'index.html';
 /** With this attribute, index.html says that runners cannot be killed. */
 const CANNOT_KILL = 'data-kill="off"';

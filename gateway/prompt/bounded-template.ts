@@ -24,7 +24,7 @@ export interface TemplateMessage {
 }
 
 /** All variables that the template gets. */
-export type TemplateVariables = {
+type TemplateVariables = {
   readonly messages: readonly TemplateMessage[];
   readonly tools?: readonly object[];
   readonly bos_token: string;

@@ -101,7 +101,7 @@ export class ChatRenderer {
 }
 
 /** A prompt with placeholders for the literals of control tokens that a client wrote. */
-export class RenderedPrompt {
+class RenderedPrompt {
   readonly #prompt: string;
   readonly #hidden: ControlTokenEscaper;
   readonly #tokenizer: PromptTokenizer;

@@ -1,6 +1,7 @@
 /** What the source of a chat template shows of its model. It is called by the model's reader: see model-reader.ts. */
 
-import { parse } from './jinja/parser.ts';
+import { tokensOf } from './jinja/lexer.ts';
+import { StatementParser } from './jinja/statement-parser.ts';
 import { JinjaError } from './jinja/values.ts';
 import { type ThinkingFormat, thinkingOf } from './thinking-format.ts';
 import { type ToolUse, toolUseOf } from './tool-call-format.ts';
@@ -28,7 +29,7 @@ const features = {
   generation_prompt: ['add_generation_prompt'],
 } as const;
 
-export type TemplateFeature = keyof typeof features;
+type TemplateFeature = keyof typeof features;
 
 export interface TemplateFacts {
   readonly features: readonly TemplateFeature[];
@@ -40,7 +41,9 @@ export interface TemplateFacts {
 export function templateFacts(source: string): TemplateFacts {
   let words: ReadonlySet<string>;
   try {
-    words = wordsOf(parse(source));
+    const tokens = tokensOf(source);
+    new StatementParser(tokens).template();
+    words = new Set(tokens.map(({ text }) => text.trim()));
   } catch (error) {
     if (error instanceof JinjaError) return { features: [], fault: `It cannot be parsed: ${error.message}.` };
     if (error instanceof RangeError) return { features: [], fault: 'It nests too deep.' };
@@ -48,17 +51,4 @@ export function templateFacts(source: string): TemplateFacts {
   }
   const has = (feature: TemplateFeature) => features[feature].some((word) => words.has(word));
   return { features: (Object.keys(features) as TemplateFeature[]).filter(has), fault: null };
-}
-
-/** All names, attributes and texts in a syntax tree. */
-function wordsOf(tree: unknown): ReadonlySet<string> {
-  const words = new Set<string>();
-  const left: unknown[] = [tree];
-  while (left.length > 0) {
-    const node = left.pop();
-    if (typeof node === 'string') words.add(node.trim());
-    else if (typeof node === 'object' && node !== null)
-      for (const child of Object.values(node)) left.push(child);
-  }
-  return words;
 }

@@ -28,7 +28,7 @@ function memberOf(templateSource: string): ThinkingFormat['member'] {
  * What the end of a prompt means for the answer. open: the answer thinks from its first token on. closed: it does not think.
  * free: it thinks if it begins with the mark.
  */
-export type PromptEnd = 'open' | 'closed' | 'free';
+type PromptEnd = 'open' | 'closed' | 'free';
 
 /** tail: the end of the prompt; at least as long as both marks with the white space around them. */
 export function promptEndOf(format: ThinkingFormat, tail: string): PromptEnd {

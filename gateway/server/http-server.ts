@@ -36,7 +36,7 @@ const KEEP_ALIVE_MARGIN_MS = 1000;
 /** Where to listen: an address and port, or the path of a UNIX socket. */
 export type Address = { readonly host: string; readonly port: number } | { readonly path: string };
 
-export interface HttpHooks {
+interface HttpHooks {
   /** Called for each client whose connection is cut because it takes nothing. */
   readonly onStalled?: (heldBytes: number) => void;
   /** Answers a request that the application never saw, or could not answer itself. */

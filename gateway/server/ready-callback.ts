@@ -16,7 +16,7 @@ export interface ReadyMessage {
 }
 
 /** How long a pool manager may take to answer. */
-export const CALLBACK_TIMEOUT_MS = 10_000;
+const CALLBACK_TIMEOUT_MS = 10_000;
 
 /**
  * A callback URL with this host and port means that no callback is sent. It serves to try a worker without a pool

@@ -2,9 +2,9 @@ import type { ServerResponse } from 'node:http';
 import type { Context, MiddlewareHandler } from 'hono';
 import { matchedRoutes } from 'hono/route';
 import { GenerationError } from '../runner/runner.ts';
+import type { Ids } from '../system/ids.ts';
 import type { Log } from '../telemetry/log.ts';
 import { TRACE_HEADER, traceOf } from '../telemetry/trace-context.ts';
-import { correlationIdOf } from './correlation.ts';
 import { callerField } from './guard/caller.ts';
 import type { RouteDeps } from './route-group.ts';
 import { toApiError } from './to-api-error.ts';
@@ -12,6 +12,7 @@ import { toApiError } from './to-api-error.ts';
 declare module 'hono' {
   interface ContextVariableMap {
     used: UsedTokens;
+    correlationId: string;
   }
 }
 
@@ -59,7 +60,7 @@ export function logRequests({
       route,
       status,
       request_id: c.get('requestId') as string | undefined,
-      correlation_id: correlationIdOf(c),
+      correlation_id: c.get('correlationId'),
       ...callerField(c),
       ...trace,
     };
@@ -95,7 +96,7 @@ export function failureLog(log: Log, c: Context): (thrown: unknown) => void {
   const names = {
     path: c.req.path,
     request_id: c.get('requestId') as string | undefined,
-    correlation_id: correlationIdOf(c),
+    correlation_id: c.get('correlationId'),
     ...c.get('trace'),
   };
   return (thrown) => {
@@ -110,4 +111,39 @@ export function failureLog(log: Log, c: Context): (thrown: unknown) => void {
 
 export function logFailure(log: Log, c: Context, thrown: unknown): void {
   failureLog(log, c)(thrown);
+}
+
+/**
+ * The header with a request's correlation id. A client sends one or is given one, to find the request in the logs of
+ * every server that it passed.
+ */
+export const CORRELATION_HEADER = 'X-Correlation-Id';
+
+const CORRELATION_ID = /^[A-Za-z0-9-]{1,64}$/;
+
+/**
+ * Takes the request's correlation id or draws one, and echoes it in every answer. An id of another form, such as other
+ * servers use, is replaced: no request is refused for the sake of a log, and no unexpected characters get into a log.
+ */
+export function correlation(ids: Ids): MiddlewareHandler {
+  return async (c, next) => {
+    const given = c.req.header(CORRELATION_HEADER);
+    const id = given !== undefined && CORRELATION_ID.test(given) ? given : ids.uuid();
+    c.set('correlationId', id);
+    await next();
+    c.header(CORRELATION_HEADER, id);
+  };
+}
+
+const IGNORED_HEADER = 'x-runnel-ignored';
+/** The most names that the header lists; the others are counted. */
+const MAX_IGNORED_NAMES = 32;
+
+/** Tells the client, and the log at level debug, which fields were ignored, besides those that it was told before. */
+export function tellIgnored(c: Context, log: Log, ignored: readonly string[]): void {
+  if (ignored.length === 0) return;
+  const names = ignored.slice(0, MAX_IGNORED_NAMES);
+  if (ignored.length > MAX_IGNORED_NAMES) names.push(`${ignored.length - MAX_IGNORED_NAMES} more`);
+  c.header(IGNORED_HEADER, names.join(', '), { append: true });
+  log.debug({ event: 'fields_ignored', fields: names, path: c.req.path, request_id: c.get('requestId') });
 }

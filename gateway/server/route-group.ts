@@ -63,7 +63,7 @@ export interface TokenLimits {
 }
 
 /** Who may use a group's routes when keys are required: everybody, holders of any key, or holders of an admin key. */
-export type Access = 'everybody' | 'key' | 'admin-key';
+type Access = 'everybody' | 'key' | 'admin-key';
 
 /** Routes for one kind of client: they share the right to use them, and the form of their errors. */
 export interface RouteGroup {
@@ -92,13 +92,13 @@ export interface RouteGroup {
   readonly hint?: string;
 }
 
-export interface ErrorAnswer {
+interface ErrorAnswer {
   readonly body: object;
   readonly status?: ApiError['status'];
 }
 
 /** Returns the first group that has the path. The last group must have all paths. */
-export function groupOf(path: string, groups: readonly RouteGroup[]): RouteGroup {
+function groupOf(path: string, groups: readonly RouteGroup[]): RouteGroup {
   const found = groups.find(({ paths }) => paths.some((pattern) => matches(path, pattern)));
   if (found === undefined) throw new Error(`no group of routes has ${path}`);
   return found;

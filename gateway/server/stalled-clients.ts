@@ -18,7 +18,7 @@ import {
 /** Clients are checked this often in each timeout, so a client is cut at most a tenth of the timeout late. */
 const LOOKS_PER_TIMEOUT = 10;
 
-export interface StallOptions {
+interface StallOptions {
   /** The time in which a client must take all that is ready for it, or at least LEAST_BYTES_PER_SEC. */
   readonly timeoutMs: number;
   /** Called before the connection is cut. */
@@ -159,7 +159,7 @@ export interface Progress {
  * What one look at a connection has found. The kernel's table is read while the loop goes on, so bytes may be written, and
  * taken, between the begin and the end of the look.
  */
-export interface Look extends Progress {
+interface Look extends Progress {
   /** Bytes that were surely acknowledged when the table was read. takenBytes may have some that were not. */
   readonly leastTakenBytes: number;
   readonly beganMs: number;

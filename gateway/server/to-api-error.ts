@@ -21,44 +21,28 @@ const GENERATION_ERRORS: Record<GenerationErrorCode, { status: ErrorStatus; code
  * Turns anything thrown into the error that a client may see. An unexpected error becomes a 500 without internal details.
  */
 export function toApiError(error: unknown): ApiError {
-  if (error instanceof ApiError) return error;
+  return error instanceof ApiError ? error : new ApiError({ ...optionsOf(error), cause: error });
+}
+
+function optionsOf(error: unknown): ConstructorParameters<typeof ApiError>[0] {
   if (error instanceof GenerationError) {
-    const { status, code } = GENERATION_ERRORS[error.code];
-    return new ApiError({
-      status,
-      code,
-      message: error.message,
-      retriable: error.retriable,
-      retryAfterSec: error.retryAfterSec,
-      cause: error,
-    });
+    const { code, message, retriable, retryAfterSec } = error;
+    return { ...GENERATION_ERRORS[code], message, retriable, retryAfterSec };
   }
   if (error instanceof JournalRefusal) {
     const { message, reason, retryAfterSec } = error;
-    return new ApiError({
+    return {
       status: 503,
       code: reason === 'full' ? 'journal_full' : 'journal_failed',
       message,
       retriable: retryAfterSec !== undefined,
       retryAfterSec,
-      cause: error,
-    });
+    };
   }
   if (error instanceof UnavailableError) {
     const { message, retryAfterSec } = error;
-    return new ApiError({
-      status: 503,
-      code: 'overloaded',
-      message,
-      retriable: true,
-      retryAfterSec,
-      cause: error,
-    });
+    return { status: 503, code: 'overloaded', message, retriable: true, retryAfterSec };
   }
-  return new ApiError({
-    status: 500,
-    code: 'internal_error',
-    message: 'Internal error in the gateway; its log has the details.',
-    cause: error,
-  });
+  const message = 'Internal error in the gateway; its log has the details.';
+  return { status: 500, code: 'internal_error', message };
 }

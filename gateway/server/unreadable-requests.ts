@@ -89,34 +89,33 @@ const tooManyHeaders = new ApiError({
   message: 'The request has more header lines than --max-headers allows; send fewer.',
 });
 
+/** What Node's parser reports of a limit, by its code. */
+const LIMITS: Readonly<Record<string, ApiError>> = {
+  HPE_HEADER_OVERFLOW: new ApiError({
+    status: 431,
+    code: 'header_too_large',
+    message: 'The header of the request is longer than 16 KiB; send less of it.',
+  }),
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: new ApiError({
+    status: 413,
+    code: 'body_too_large',
+    message: 'The extensions of a chunk are longer than 16 KiB; send the body without them.',
+  }),
+  ERR_HTTP_REQUEST_TIMEOUT: new ApiError({
+    status: 408,
+    code: 'request_timeout',
+    message: 'The request did not arrive completely within the time limit; send it again.',
+    retriable: true,
+  }),
+};
+
 /** Undefined if the connection itself failed. */
-function errorOf(fault: NodeJS.ErrnoException & { readonly reason?: string }): ApiError | undefined {
-  switch (fault.code) {
-    case 'HPE_HEADER_OVERFLOW':
-      return new ApiError({
-        status: 431,
-        code: 'header_too_large',
-        message: 'The header of the request is longer than 16 KiB; send less of it.',
-      });
-    case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
-      return new ApiError({
-        status: 413,
-        code: 'body_too_large',
-        message: 'The extensions of a chunk are longer than 16 KiB; send the body without them.',
-      });
-    case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return new ApiError({
-        status: 408,
-        code: 'request_timeout',
-        message: 'The request did not arrive completely within the time limit; send it again.',
-        retriable: true,
-      });
-  }
-  if (fault.code?.startsWith('HPE_') !== true) return undefined;
-  const why = fault.reason === undefined ? '' : `: ${fault.reason}`;
-  return new ApiError({
-    status: 400,
-    code: 'malformed_request',
-    message: `The request is not valid HTTP/1.1${why}.`,
-  });
+function errorOf({
+  code = '',
+  reason,
+}: NodeJS.ErrnoException & { readonly reason?: string }): ApiError | undefined {
+  if (LIMITS[code] !== undefined || !code.startsWith('HPE_')) return LIMITS[code];
+  const why = reason === undefined ? '' : `: ${reason}`;
+  const message = `The request is not valid HTTP/1.1${why}.`;
+  return new ApiError({ status: 400, code: 'malformed_request', message });
 }

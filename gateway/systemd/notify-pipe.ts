@@ -16,12 +16,12 @@ export const SD_NOTIFY = fileURLToPath(new URL('../../build/sd-notify', import.m
 const MAX_WAITING_BYTES = 16 * 1024;
 
 /** One dead sd-notify is replaced within this time. If another one dies, nothing more is sent. */
-export const REPLACE_INTERVAL_MS = 60_000;
+const REPLACE_INTERVAL_MS = 60_000;
 
 /** While there are no descriptors for sd-notify, its start is tried again this often. */
 const RETRY_INTERVAL_MS = 1000;
 
-export interface NotifyPipeOptions {
+interface NotifyPipeOptions {
   /** The path or abstract name of systemd's socket. */
   readonly socket: string;
   readonly log: Log;

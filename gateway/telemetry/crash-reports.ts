@@ -4,7 +4,7 @@
  */
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { stringify } from 'lossless-json';
+import { jsonText } from '../json/json-text.ts';
 import { crashKind, type RunnerCrash } from '../runner/supervision/exit-policy.ts';
 import type { Log } from './log.ts';
 
@@ -77,7 +77,7 @@ export class CrashReports {
       try {
         mkdirSync(folder, { recursive: true, mode: 0o700 });
         report = { ...report, recording: this.#keepRecording(`${path}.frames`) };
-        writeFileSync(`${path}.json`, `${jsonOf(report)}\n`, { mode: 0o600 });
+        writeFileSync(`${path}.json`, `${jsonText(report)}\n`, { mode: 0o600 });
         prune(folder);
       } catch (error) {
         // A full disk must not stop the serving.
@@ -104,12 +104,6 @@ export class CrashReports {
       return null;
     }
   }
-}
-
-export function jsonOf(value: object): string {
-  const json = stringify(value);
-  if (json === undefined) throw new TypeError('a report has no JSON form');
-  return json;
 }
 
 function reportOf(crash: RunnerCrash, time: string): CrashReport {

@@ -13,7 +13,7 @@ const allCharsMax = 2 ** 20;
 const turnLiterals = 64;
 
 /** Text between literals, or a literal with the value that it stands for. */
-export type Segment<T> =
+type Segment<T> =
   | { readonly text: string; readonly match?: undefined }
   | { readonly text: string; readonly match: T };
 

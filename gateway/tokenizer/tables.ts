@@ -35,13 +35,13 @@ export interface TokenizerTables {
 export type TokenizerKind = 'gguf-bpe' | 'gguf-spm' | 'hf-json';
 
 /** slots: those of a MergeTable. */
-export interface PairMerges {
+interface PairMerges {
   readonly kind: 'pairs';
   readonly slots: Int32Array;
 }
 
 /** Two tokens merge if a token is written like both together. ranks: the rank of each id; the lowest merges first. */
-export interface ScoreMerges {
+interface ScoreMerges {
   readonly kind: 'scores';
   readonly ranks: Int32Array;
 }

@@ -11,7 +11,7 @@ import {
 import { spaceMark, TokenizerError } from './tables.ts';
 
 /** How a file writes tokens: as bytes in the byte alphabet, or as text with a mark for each space. */
-export type Notation = 'byte-level' | 'sentencepiece';
+type Notation = 'byte-level' | 'sentencepiece';
 
 export const roles = {
   /** Made by merging. */

@@ -7,7 +7,7 @@ const wordsMax = slotsMax / 2;
 const unitsMax = 2 ** 19;
 const idsMax = 2 ** 18;
 /** Longer words are not cached. */
-export const cachedWordUnitsMax = 64;
+const cachedWordUnitsMax = 64;
 const none = -1;
 
 export class WordCache {
@@ -31,9 +31,10 @@ export class WordCache {
     return true;
   }
 
-  /** Adds a word that is not cached yet. Its ids are the first `count` of `ids`. */
-  put(text: string, start: number, end: number, ids: Int32Array, count: number): void {
+  /** Adds a word that is not cached yet. Its ids are those of `out` from `before` on. */
+  put(text: string, start: number, end: number, out: readonly number[], before: number): void {
     const length = end - start;
+    const count = out.length - before;
     if (length > cachedWordUnitsMax || count > cachedWordUnitsMax * 4) return;
     const word = this.#numWords;
     const unitsEnd = (this.#unitStarts[word] as number) + length;
@@ -41,14 +42,14 @@ export class WordCache {
     if (word === wordsMax || unitsEnd > unitsMax || idsEnd > idsMax) {
       this.#slots.fill(none);
       this.#numWords = 0;
-      this.put(text, start, end, ids, count);
+      this.put(text, start, end, out, before);
       return;
     }
     const hash = hashOf(text, start, end);
     this.#slots[this.#slot(text, start, end, hash)] = word;
     this.#hashes[word] = hash;
     for (let i = 0; i < length; i++) this.#units[unitsEnd - length + i] = text.charCodeAt(start + i);
-    for (let i = 0; i < count; i++) this.#ids[idsEnd - count + i] = ids[i] as number;
+    for (let i = 0; i < count; i++) this.#ids[idsEnd - count + i] = out[before + i] as number;
     this.#unitStarts[word + 1] = unitsEnd;
     this.#idStarts[word + 1] = idsEnd;
     this.#numWords = word + 1;

@@ -1,7 +1,7 @@
 import type { Handler } from 'hono';
 import { countTokens } from '../../calls/answer.ts';
 import { shouldRetry } from '../../errors/api-error.ts';
-import { tellIgnored } from '../../server/ignored-fields.ts';
+import { tellIgnored } from '../../server/request-log.ts';
 import { json, jsonOrEvents, type RouteDeps, type RouteGroup } from '../../server/route-group.ts';
 import { readJson } from '../json.ts';
 import { calling, post, requestId } from '../route.ts';

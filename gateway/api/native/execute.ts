@@ -4,7 +4,6 @@ import type { Call, CallLog, ParsedCall } from '../../calls/call.ts';
 import { invalidField } from '../../errors/api-error.ts';
 import { JSON_TYPE } from '../../json/json-text.ts';
 import { GenerationError } from '../../runner/runner.ts';
-import { correlationIdOf } from '../../server/correlation.ts';
 import { callerField } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { toApiError } from '../../server/to-api-error.ts';
@@ -150,7 +149,7 @@ const MAX_LOGGED_CHARACTERS = 128;
 export function executeLog(c: Context, deps: RouteDeps, request: ExecuteRequest): CallLog {
   const log = deps.log.child({
     job_id: request.job_id.slice(0, MAX_LOGGED_CHARACTERS),
-    correlation_id: correlationIdOf(c),
+    correlation_id: c.get('correlationId'),
     ...callerField(c),
     ...c.get('trace'),
   });

@@ -1,7 +1,7 @@
 import type { Context, Handler } from 'hono';
 import * as z from 'zod';
 import { findModel, type UsableModel, useModel } from '../../calls/use-model.ts';
-import { tellIgnored } from '../../server/ignored-fields.ts';
+import { tellIgnored } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { parseBody } from '../body.ts';
 import { embedTexts, MAX_TEXTS } from '../embed-texts.ts';

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { answer } from '../../calls/answer.ts';
 import { findModel, useModel } from '../../calls/use-model.ts';
 import { unsupported } from '../../errors/api-error.ts';
-import { tellIgnored } from '../../server/ignored-fields.ts';
+import { tellIgnored } from '../../server/request-log.ts';
 import { type Answer, json, jsonOrLines, type RouteDeps, type RouteGroup } from '../../server/route-group.ts';
 import { version } from '../../system/version.ts';
 import { readJsonText } from '../json.ts';

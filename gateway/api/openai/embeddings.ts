@@ -1,7 +1,7 @@
 import type { Handler } from 'hono';
 import * as z from 'zod';
 import { useModel } from '../../calls/use-model.ts';
-import { tellIgnored } from '../../server/ignored-fields.ts';
+import { tellIgnored } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { ignoredIn, parseBody } from '../body.ts';
 import { base64Json, embedTexts, MAX_TEXTS } from '../embed-texts.ts';

@@ -4,9 +4,9 @@ import { findModel } from '../../calls/use-model.ts';
 import { ApiError } from '../../errors/api-error.ts';
 import { UsageError } from '../../errors/exit-code.ts';
 import { ModelFileError } from '../../errors/model-file-error.ts';
-import { JSON_TYPE } from '../../json/json-text.ts';
+import { JSON_TYPE, jsonText } from '../../json/json-text.ts';
 import { json, type RouteDeps, type RouteGroup } from '../../server/route-group.ts';
-import { type CrashReport, jsonOf } from '../../telemetry/crash-reports.ts';
+import type { CrashReport } from '../../telemetry/crash-reports.ts';
 import { parseBody } from '../body.ts';
 import { readJson } from '../json.ts';
 import { nativeErrorBody, nativeErrorSchema } from '../native/events.ts';
@@ -140,7 +140,7 @@ function metrics(deps: RouteDeps): Handler {
 
 /** 64-bit seeds keep all their digits. */
 function crashes(deps: RouteDeps): Handler {
-  return (c) => c.body(jsonOf({ crashes: deps.crashes() }), 200, { 'content-type': JSON_TYPE });
+  return (c) => c.body(jsonText({ crashes: deps.crashes() }), 200, { 'content-type': JSON_TYPE });
 }
 
 function restarting(deps: RouteDeps): Handler {

@@ -1,8 +1,7 @@
 import { randomInt } from 'node:crypto';
-import { firstModel } from '../../client/served-model.ts';
-import { Server } from '../../client/server.ts';
-import { type BenchConfig, benchSettings } from '../../config/bench-settings.ts';
-import { serverOptions } from '../../config/client-settings.ts';
+
+import { firstModel, Server } from '../../client/server.ts';
+import { type BenchConfig, benchSettings, serverOptions } from '../../config/client-settings.ts';
 import { ExitCode, UsageError } from '../../errors/exit-code.ts';
 import { command, jsonFlag } from '../command.ts';
 import { type Level, levelOf } from './level.ts';
@@ -14,16 +13,16 @@ export const bench = command({
   forms: ['bench [--url URL] [options]'],
   about:
     'Measures a server with /v1/chat/completions by streamed requests: the time to the first text of an answer, between its texts, and to its end, tokens per second, and good answers per second (those within the --slo limits). One request is sent first and not counted. Prints a table, and curves if several loads are measured.',
-  settings: benchSettings,
-  flags: {
+  settings: {
     json: jsonFlag('Print JSON instead: {"url", "model", "seed", "levels"}, also with means and maxima'),
+    ...benchSettings,
   },
   examples: [
     'runnel bench --concurrency 1,8,32 --requests 128',
     'runnel bench --rate 0.5,1,2 --slo-ttft-ms 500 --slo-itl-ms 80',
     'runnel bench --url http://10.0.0.7:8000 --model llama --json > levels.json',
   ],
-  run: async ({ config, sourceOf, flags }) => {
+  run: async ({ config, sourceOf }) => {
     const given = sourceOf('concurrency');
     if (config.rate.length > 0 && given !== undefined)
       throw new UsageError(
@@ -38,10 +37,10 @@ export const bench = command({
     try {
       const model = config.model ?? (await firstModel(server));
       const seed = config.seed ?? randomInt(2 ** 32);
-      if (!flags.json) process.stdout.write(`${model} at ${server.url}, seed ${seed}\n`);
+      if (!config.json) process.stdout.write(`${model} at ${server.url}, seed ${seed}\n`);
       const levels = await measureAll(server, model, seed, config);
       const report = { url: server.url, model, seed, levels };
-      process.stdout.write(`${flags.json ? JSON.stringify(report) : reportOf(levels)}\n`);
+      process.stdout.write(`${config.json ? JSON.stringify(report) : reportOf(levels)}\n`);
       const isUseless = levels.some(({ requests, failed }) => failed === requests);
       return isUseless ? ExitCode.unavailable : ExitCode.ok;
     } finally {

@@ -72,7 +72,7 @@ function curves(levels: readonly Level[], loads: readonly string[]): string[] {
 const NUM_ROWS = 8;
 const COLUMN_CHARS = 10;
 
-export interface Series {
+interface Series {
   readonly mark: string;
   readonly name: string;
   /** One value for each label; null if nothing was measured. */
@@ -130,7 +130,7 @@ function drawPath(
   }
 }
 
-export function shortNumber(value: number): string {
+function shortNumber(value: number): string {
   if (value === 0) return '0';
   return value >= 100 ? value.toFixed(0) : value.toPrecision(3);
 }

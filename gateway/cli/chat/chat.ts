@@ -1,10 +1,8 @@
-import { firstModel } from '../../client/served-model.ts';
-import { Server } from '../../client/server.ts';
-import { type ChatConfig, chatSettings } from '../../config/chat-settings.ts';
-import { serverOptions } from '../../config/client-settings.ts';
+import { firstModel, Server } from '../../client/server.ts';
+import { type ChatConfig, chatSettings, serverOptions } from '../../config/client-settings.ts';
 import { ExitCode } from '../../errors/exit-code.ts';
 import { command, jsonFlag } from '../command.ts';
-import { COMMANDS_HELP } from './commands.ts';
+import { COMMANDS_HELP } from './conversation.ts';
 import { ChatSession } from './session.ts';
 
 /** What is the same for all commands that chat. */
@@ -17,17 +15,16 @@ export const ABOUT_LINES = `Lines that begin with a slash are commands:\n${COMMA
 export const chat = command({
   forms: ['chat [--url URL] [options]'],
   about: `Chats with the model of a server, which may be any server with /v1/chat/completions. Ctrl-C stops an answer; a second one ends the chat. Without a terminal each line of stdin is a message, and each answer ends with a line feed.\n\n${ABOUT_LINES}`,
-  settings: chatSettings,
-  flags: chatFlags,
+  settings: { ...chatFlags, ...chatSettings },
   examples: [
     'runnel chat',
     'runnel chat --url http://10.0.0.7:8080 --api-key-file ~/key --system "Answer in one sentence."',
     'echo "What is a lighthouse?" | runnel chat --temperature 0 --max-tokens 60',
   ],
-  run: async ({ config, flags }) => {
+  run: async ({ config }) => {
     const server = new Server(serverOptions(config, process.env));
     try {
-      await converse(server, { ...config, model: config.model ?? (await firstModel(server)) }, flags.json);
+      await converse(server, { ...config, model: config.model ?? (await firstModel(server)) }, config.json);
     } finally {
       server.close();
     }

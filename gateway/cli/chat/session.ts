@@ -1,18 +1,16 @@
 import { createInterface, type Interface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
-import { streamAnswer } from '../../client/answer-stream.ts';
+import { type AnswerEvent, streamAnswer, type Usage } from '../../client/answer-stream.ts';
 import { RefusedError, type Server } from '../../client/server.ts';
 import { UnavailableError } from '../../errors/exit-code.ts';
 import { terminalText } from '../../system/printable.ts';
-import { AnswerPace } from './answer-pace.ts';
-import { obey } from './commands.ts';
-import { Conversation } from './conversation.ts';
+import { Conversation, handle } from './conversation.ts';
 import { MessageReader } from './message-reader.ts';
 
 /** The number of lines that the arrow keys can bring back. */
 const MAX_HISTORY_LINES = 1000;
 
-export interface SessionOptions {
+interface SessionOptions {
   readonly input: Readable;
   readonly output: Writable;
   /** Whether a person uses the chat. It then shows a prompt and the pace, and a failure ends only the answer. */
@@ -61,7 +59,7 @@ export class ChatSession {
           await this.#answer(text);
           continue;
         }
-        const reply = obey(text, this.#conversation);
+        const reply = handle(text, this.#conversation);
         if (reply === undefined) break;
         if (this.#options.isTerminal) this.#options.output.write(`${terminalText(reply)}\n`);
       }
@@ -132,5 +130,42 @@ export class ChatSession {
 
   #dim(text: string): string {
     return this.#options.hasColours ? `\x1b[2m${text}\x1b[22m` : text;
+  }
+}
+
+/** Measures how fast an answer comes. */
+class AnswerPace {
+  readonly #now: () => number;
+  readonly #startedMs: number;
+  #firstMs: number | undefined;
+  #lastMs = 0;
+  #numEvents = 0;
+  usage: Usage | undefined;
+  finish: string | undefined;
+
+  /** now: a clock in milliseconds. */
+  constructor(now: () => number) {
+    this.#now = now;
+    this.#startedMs = now();
+  }
+
+  observe({ text, thought, usage, finish }: AnswerEvent): void {
+    this.usage = usage ?? this.usage;
+    this.finish = finish ?? this.finish;
+    if (text === '' && thought === '') return;
+    this.#numEvents++;
+    this.#lastMs = this.#now();
+    this.#firstMs ??= this.#lastMs;
+  }
+
+  /** One line. The tokens are counted by the server if it tells, else they are the events with text or thinking. */
+  toString(): string {
+    const numTokens = this.usage?.completion_tokens ?? this.#numEvents;
+    const firstMs = this.#firstMs ?? this.#now();
+    const seconds = (this.#lastMs - firstMs) / 1000;
+    const rate = numTokens > 1 && seconds > 0 ? [`${((numTokens - 1) / seconds).toFixed(1)} tokens/s`] : [];
+    const first = `first after ${((firstMs - this.#startedMs) / 1000).toFixed(2)} s`;
+    const cut = this.finish === 'length' ? ['cut off at the token limit'] : [];
+    return [`${numTokens} tokens`, ...rate, first, ...cut].join(', ');
   }
 }

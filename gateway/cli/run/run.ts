@@ -1,8 +1,7 @@
 import { existsSync } from 'node:fs';
-import { servedModels } from '../../client/served-model.ts';
-import { RefusedError, Server } from '../../client/server.ts';
-import { serverOptions } from '../../config/client-settings.ts';
-import { type RunConfig, runSettings } from '../../config/run-settings.ts';
+
+import { RefusedError, Server, servedModels } from '../../client/server.ts';
+import { type RunConfig, runSettings, serverOptions } from '../../config/client-settings.ts';
 import { ExitCode, UnavailableError, UsageError } from '../../errors/exit-code.ts';
 import { ModelFileError } from '../../errors/model-file-error.ts';
 import { isHubName } from '../../models/hub/hub-file.ts';
@@ -30,15 +29,14 @@ const runWith = (serverFlags: readonly string[]): Command =>
   command({
     forms: ['run MODEL [options] [-- OPTIONS OF SERVE]'],
     about: `Fetches the model if it was not fetched before, serves it on a free port of 127.0.0.1 and chats with it, as \`runnel chat\` does. MODEL is a name that \`runnel pull\` takes, or a path. If a server of this user already serves a model of that name, the chat is with that server. A server that run has started ends with run. Flags after -- are for \`runnel serve\`; with them, run always starts a server of its own.\n\n${ABOUT_LINES}`,
-    settings: runSettings,
-    flags: chatFlags,
+    settings: { ...chatFlags, ...runSettings },
     takesArguments: true,
     examples: [
       'runnel run smollm2',
       'runnel run ./model.gguf --system "Answer in one sentence." -- --threads 4',
       'echo "What is a lighthouse?" | runnel run smollm2 --temperature 0 --max-tokens 60',
     ],
-    run: async ({ config, flags, positionals }) => {
+    run: async ({ config, positionals }) => {
       const [model] = positionals;
       if (model === undefined || positionals.length !== 1)
         throw new UsageError(
@@ -46,7 +44,7 @@ const runWith = (serverFlags: readonly string[]): Command =>
         );
       refuseOwnFlags(serverFlags);
       const path = await fetched(model);
-      const chat = { config, isJson: flags.json };
+      const chat = { config, isJson: config.json };
       // A path may name another file than the served model of the same name, so only names are shared.
       const isShared = serverFlags.length === 0 && isName(model);
       const running = isShared ? await serverOf(modelIdOf(path), config) : undefined;

@@ -14,13 +14,13 @@ export const ps = command({
   forms: ['ps [--json]'],
   about:
     'Lists the servers of this user on this machine: process id, URL, state, model, open requests and memory.',
-  flags: {
+  settings: {
     json: jsonFlag('Print a JSON array of {"pid", "url", "state", "model", "open_requests", "memory_bytes"}'),
   },
   examples: ['runnel ps', 'runnel ps --json | grep -o \'"url":"[^"]*"\''],
-  run: async ({ flags }) => {
+  run: async ({ config }) => {
     const rows = await Promise.all(runningServers(runFolder()).map(({ pid, url }) => rowOf(pid, url)));
-    process.stdout.write(flags.json ? `${JSON.stringify(rows)}\n` : tableOf(rows));
+    process.stdout.write(config.json ? `${JSON.stringify(rows)}\n` : tableOf(rows));
     return ExitCode.ok;
   },
 });

@@ -1,4 +1,6 @@
 import { setTimeout as elapsed } from 'node:timers/promises';
+import { seconds, text } from '../../config/kinds.ts';
+import { inGroup, onlyFlags } from '../../config/setting.ts';
 import { ExitCode, UnavailableError, UsageError } from '../../errors/exit-code.ts';
 import { identityOf } from '../../system/process-stat.ts';
 import { type RunningServer, runningServers } from '../../system/run-files.ts';
@@ -6,40 +8,26 @@ import { command, jsonFlag } from '../command.ts';
 import { runFolder } from './run-folder.ts';
 
 const POLL_MS = 50;
-const DEFAULT_TIMEOUT_SEC = 60;
 
 /** `runnel stop`: ends a server of this user and waits until it is gone. */
 export const stop = command({
   forms: ['stop [--url URL | --pid PID] [--timeout-sec SECONDS]'],
   about:
     'Ends a server of this user on this machine by SIGTERM, so that it finishes open requests first, and waits until it has ended. --url or --pid is needed if several servers run; `runnel ps` lists them.',
-  flags: {
-    url: {
-      type: 'string',
-      group: 'Server',
-      value: 'URL',
-      help: 'URL of the server, as `runnel ps` shows it',
-    },
-    pid: { type: 'string', group: 'Server', value: 'PID', help: 'Process id of the server' },
-    'timeout-sec': {
-      type: 'string',
-      group: 'Timeouts',
-      value: 'SECONDS',
-      help: `Time to wait (default: ${DEFAULT_TIMEOUT_SEC})`,
-    },
+  settings: onlyFlags({
+    ...inGroup('Server', {
+      url: text('URL').optional().help('URL of the server, as `runnel ps` shows it'),
+      pid: text('PID').optional().help('Process id of the server'),
+    }),
+    'timeout-sec': seconds(0, 999_999).or(60).help('Time to wait').with({ group: 'Timeouts' }),
     json: jsonFlag('Print {"pid", "url"} of the server'),
-  },
+  }),
   examples: ['runnel stop', 'runnel stop --url http://127.0.0.1:8080'],
-  run: async ({ flags }) => {
-    const timeout = flags['timeout-sec'] ?? String(DEFAULT_TIMEOUT_SEC);
-    if (!/^\d{1,6}$/.test(timeout))
-      throw new UsageError(
-        `--timeout-sec must be a whole number of seconds, at most 999999, got ${timeout}.`,
-      );
-    const server = chosen(runningServers(runFolder()), flags.url, flags.pid);
-    await end(server, Number(timeout) * 1000);
+  run: async ({ config }) => {
+    const server = chosen(runningServers(runFolder()), config.url, config.pid);
+    await end(server, config['timeout-sec'] * 1000);
     process.stdout.write(
-      flags.json ? `${JSON.stringify(server)}\n` : `${server.pid} at ${server.url} has ended.\n`,
+      config.json ? `${JSON.stringify(server)}\n` : `${server.pid} at ${server.url} has ended.\n`,
     );
     return ExitCode.ok;
   },

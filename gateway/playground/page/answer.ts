@@ -3,7 +3,7 @@ import type { Span } from './tokens.ts';
 
 /** An answer, open or ended: its text in pieces, the thinking before it, and how fast it came. */
 
-export type AnswerState = 'waiting' | 'streaming' | 'done' | 'stopped' | 'failed';
+type AnswerState = 'waiting' | 'streaming' | 'done' | 'stopped' | 'failed';
 
 /** The size of a chunk. A full chunk is not rendered again, so long answers cost little to show. */
 const MAX_CHUNK_SPANS = 64;

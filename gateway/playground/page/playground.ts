@@ -8,7 +8,7 @@ import { type Health, type Status, statusOf } from './status.ts';
 
 /** The state and the actions of the page. The views show the state and call the actions. */
 
-export interface UserTurn {
+interface UserTurn {
   readonly role: 'user';
   readonly text: string;
 }

@@ -1,8 +1,8 @@
 /** The theme: light, dark, or that of the system. It is kept for the next visit. */
 
 const STORED = 'runnel.theme';
-export const THEMES = ['auto', 'light', 'dark'] as const;
-export type Theme = (typeof THEMES)[number];
+const THEMES = ['auto', 'light', 'dark'] as const;
+type Theme = (typeof THEMES)[number];
 
 export function currentTheme(): Theme {
   const stored = localStorage.getItem(STORED);

@@ -6,7 +6,6 @@ import { repr } from './text.ts';
 import {
   type Arguments,
   Attributes,
-  bind,
   Callable,
   type Dict,
   intOf,
@@ -17,64 +16,44 @@ import {
   type Key,
   keyOf,
   type List,
+  methodsOf,
   numberOf,
-  plain,
   Tuple,
   typeName,
   Undefined,
   type Value,
 } from './values.ts';
 
-type Method<Self> = (self: Self, args: Arguments) => Value;
-
-const dictMethods: ReadonlyMap<string, Method<Dict>> = new Map<string, Method<Dict>>([
-  [
-    'get',
-    (dict, args) => {
-      const { key = null, default: otherwise = null } = bind('get', args, ['key', 'default'], 1);
+const dictMethods = methodsOf<Dict>({
+  get: [
+    'key, default?',
+    (dict, { key = null, default: otherwise = null }) => {
       const found = dict.get(keyOf(key));
       return found === undefined ? otherwise : found;
     },
   ],
-  ['items', plain('items', itemsOfDict)],
-  ['keys', plain('keys', (dict) => [...dict.keys()])],
-  ['values', plain('values', (dict) => [...dict.values()])],
-  ['copy', plain('copy', (dict) => dict)],
-]);
+  items: ['', itemsOfDict],
+  keys: ['', (dict) => [...dict.keys()]],
+  values: ['', (dict) => [...dict.values()]],
+  copy: ['', (dict) => dict],
+});
 
-const listMethods: ReadonlyMap<string, Method<List>> = new Map<string, Method<List>>([
-  [
-    'count',
-    (list, args) => {
-      const { value = null } = bind('count', args, ['value'], 1);
-      return BigInt(list.filter((item) => isEqual(item, value)).length);
-    },
-  ],
-  [
-    'index',
-    (list, args) => {
-      const { value = null } = bind('index', args, ['value'], 1);
+const listMethods = methodsOf<List>({
+  count: ['value', (list, { value = null }) => BigInt(list.filter((item) => isEqual(item, value)).length)],
+  index: [
+    'value',
+    (list, { value = null }) => {
       const index = list.findIndex((item) => isEqual(item, value));
       if (index === -1) throw new JinjaError(`${repr(value)} is not in the list`);
       return BigInt(index);
     },
   ],
-]);
+});
 
 /** Python's methods that change a value. Templates must not use them. */
-const changing: ReadonlySet<string> = new Set([
-  'append',
-  'clear',
-  'extend',
-  'insert',
-  'pop',
-  'popitem',
-  'remove',
-  'reverse',
-  'setdefault',
-  'sort',
-  'update',
-]);
+const changing: ReadonlySet<string> = new Set(
+  'append clear extend insert pop popitem remove reverse setdefault sort update'.split(' '),
+);
 
 export function itemsOfDict(dict: Dict): List {
   return Array.from(dict, ([key, value]) => Tuple.from<Value>([key, value]));

@@ -1,11 +1,35 @@
 /**
- * Parses expressions with Jinja's precedence. The methods are ordered from the operators that bind least to those that bind
- * most.
+ * Parses expressions with Jinja's precedence, into functions that compute them. The methods are ordered from the operators that
+ * bind least to those that bind most.
  */
-
-import type { Token } from './lexer.ts';
-import type { ArgumentList, BinaryOperator, Comparison, Expression, FilterUse } from './nodes.ts';
-import { JinjaError } from './values.ts';
+import { attributeOf, itemOf, sliceOf } from './attributes.ts';
+import { applyFilter } from './filters.ts';
+import {
+  type BinaryOperator,
+  type Comparison,
+  compareBy,
+  negated,
+  operate,
+  requireDefined,
+} from './operators.ts';
+import { passes } from './tests.ts';
+import { TokenReader } from './token-reader.ts';
+import {
+  type Arguments,
+  Attributes,
+  Callable,
+  isDict,
+  isTrue,
+  itemsOf,
+  JinjaError,
+  type Key,
+  keyOf,
+  stringOf,
+  Tuple,
+  typeName,
+  Undefined,
+  type Value,
+} from './values.ts';
 
 const constants: ReadonlyMap<string, null | boolean> = new Map([
   ['true', true],
@@ -17,19 +41,61 @@ const constants: ReadonlyMap<string, null | boolean> = new Map([
 ]);
 const comparisons: readonly string[] = ['==', '!=', '<', '<=', '>', '>='];
 /** Names that cannot begin the argument of a test. */
-const afterTest: readonly string[] = ['else', 'or', 'and'];
+const afterTest: readonly string[] = ['else', 'or', 'and', 'if', 'not', 'in'];
 /** Names of Jinja that are refused here, since they would otherwise be undefined and fail later with a less clear message. */
 const unsupported: readonly string[] = ['varargs', 'kwargs', 'self', 'super', 'joiner', 'cycler', 'lipsum'];
-const noArguments: ArgumentList = { positional: [], named: [], spreads: [] };
+/** Filters whose text is safe: text that is added to it is escaped. */
+const safeFilters: readonly string[] = ['safe', 'escape', 'e'];
 
-export class ExpressionParser {
-  readonly #tokens: readonly Token[];
-  #at = 0;
+export interface Expression {
+  readonly value: (scope: Scope) => Value;
+  /** Its parts, if it is a call. */
+  readonly call?: { readonly callee: Expression; readonly args: ArgumentList };
+  /** Whether its text is marked as safe. */
+  readonly isSafe?: boolean;
+}
 
-  constructor(tokens: readonly Token[]) {
-    this.#tokens = tokens;
+type ArgumentList = (scope: Scope) => Arguments;
+
+/** A filter with its arguments. */
+export interface FilterUse {
+  readonly name: string;
+  readonly apply: (value: Value, scope: Scope) => Value;
+}
+
+const noArguments: Arguments = { positional: [], named: new Map() };
+
+/** Names and their values. A scope can read the names of the scopes around it, but writes only its own. */
+export class Scope {
+  readonly #parent: Scope | undefined;
+  readonly #values = new Map<string, Value>();
+
+  constructor(parent?: Scope, values: Iterable<readonly [string, Value]> = []) {
+    this.#parent = parent;
+    for (const [name, value] of values) this.set(name, value);
   }
 
+  get(name: string): Value {
+    for (let scope: Scope | undefined = this; scope !== undefined; scope = scope.#parent) {
+      const value = scope.#values.get(name);
+      if (value !== undefined) return value;
+    }
+    return new Undefined(`'${name}' is undefined`);
+  }
+
+  set(name: string, value: Value): void {
+    this.#values.set(name, value);
+  }
+}
+
+export function call(callee: Value, args: Arguments): Value {
+  requireDefined(callee);
+  if (callee instanceof Callable) return callee.call(args);
+  if (callee instanceof Attributes && callee.call !== undefined) return callee.call(args);
+  throw new JinjaError(`${typeName(callee)} cannot be called`);
+}
+
+export class ExpressionParser extends TokenReader {
   /** Parses one expression, or a tuple without brackets. ends: names that end the tuple. */
   protected tuple(hasConditions = true, ends: readonly string[] = []): Expression {
     const one = () => (hasConditions ? this.expression() : this.#or());
@@ -40,7 +106,7 @@ export class ExpressionParser {
       if (this.#endsTuple(ends)) break;
       items.push(one());
     }
-    return isTuple ? { kind: 'tuple', items } : (items[0] as Expression);
+    return isTuple ? tupleOf(items) : (items[0] as Expression);
   }
 
   #endsTuple(ends: readonly string[]): boolean {
@@ -51,66 +117,79 @@ export class ExpressionParser {
   protected expression(): Expression {
     let expression = this.#or();
     while (this.skipWord('if')) {
+      const whenTrue = expression;
       const condition = this.#or();
       const whenFalse = this.skipWord('else') ? this.expression() : undefined;
-      expression = { kind: 'conditional', condition, whenTrue: expression, whenFalse };
+      const value = (scope: Scope) => {
+        if (isTrue(condition.value(scope))) return whenTrue.value(scope);
+        return whenFalse === undefined
+          ? new Undefined('a condition is false and has no else')
+          : whenFalse.value(scope);
+      };
+      expression = { value };
     }
     return expression;
   }
 
   #or(): Expression {
-    let left = this.#and();
-    while (this.skipWord('or')) left = { kind: 'or', left, right: this.#and() };
-    return left;
+    return this.#joined('or', () => this.#joined('and', () => this.#not()));
   }
 
-  #and(): Expression {
-    let left = this.#not();
-    while (this.skipWord('and')) left = { kind: 'and', left, right: this.#not() };
-    return left;
+  /** Operands between words: the value is that of the first operand which decides, or of the last. */
+  #joined(word: 'or' | 'and', operand: () => Expression): Expression {
+    let joined = operand();
+    while (this.skipWord(word)) {
+      const [left, right] = [joined, operand()];
+      const value = (scope: Scope) => {
+        const first = left.value(scope);
+        return isTrue(first) === (word === 'or') ? first : right.value(scope);
+      };
+      joined = { value };
+    }
+    return joined;
   }
 
   #not(): Expression {
     if (!this.skipWord('not')) return this.#comparison();
-    return { kind: 'unary', operator: 'not', operand: this.#not() };
+    const operand = this.#not();
+    return { value: (scope) => !isTrue(operand.value(scope)) };
   }
 
+  /** `a < b <= c`: each operand is evaluated once, and none after the first comparison that is false. */
   #comparison(): Expression {
     const first = this.#sum();
     const rest: { operator: Comparison; operand: Expression }[] = [];
     for (let operator = this.#comparator(); operator !== undefined; operator = this.#comparator())
       rest.push({ operator, operand: this.#sum() });
-    return rest.length === 0 ? first : { kind: 'compare', first, rest };
+    if (rest.length === 0) return first;
+    const value = (scope: Scope) => {
+      let left = first.value(scope);
+      return rest.every(({ operator, operand }) => {
+        const right = operand.value(scope);
+        const holds = compareBy(operator, left, right);
+        left = right;
+        return holds;
+      });
+    };
+    return { value };
   }
 
   #comparator(): Comparison | undefined {
     const { kind, text } = this.peek();
-    if (kind === 'operator' && comparisons.includes(text)) {
-      this.next();
-      return text as Comparison;
-    }
+    if (kind === 'operator' && comparisons.includes(text)) return this.next().text as Comparison;
     if (this.skipWord('in')) return 'in';
-    const { kind: kindBehind, text: textBehind } = this.peek(1);
-    if (kind !== 'name' || text !== 'not' || kindBehind !== 'name' || textBehind !== 'in') return undefined;
+    if (!this.isNextWord('not') || !this.isNextWord('in', 1)) return undefined;
     this.next();
     this.next();
     return 'not in';
   }
 
   #sum(): Expression {
-    return this.#binary(['+', '-'], () => this.#concatenation());
-  }
-
-  #concatenation(): Expression {
-    return this.#binary(['~'], () => this.#product());
+    return this.#binary(['+', '-'], () => this.#binary(['~'], () => this.#product()));
   }
 
   #product(): Expression {
-    return this.#binary(['*', '/', '//', '%'], () => this.#power());
-  }
-
-  #power(): Expression {
-    return this.#binary(['**'], () => this.#unary());
+    return this.#binary(['*', '/', '//', '%'], () => this.#binary(['**'], () => this.#unary()));
   }
 
   #binary(operators: readonly BinaryOperator[], operand: () => Expression): Expression {
@@ -118,72 +197,82 @@ export class ExpressionParser {
     for (;;) {
       const operator = operators.find((each) => this.skip(each));
       if (operator === undefined) return left;
-      const right = operand();
-      left = operator === '+' ? added(left, right) : { kind: 'binary', operator, left, right };
+      left = operator === '+' ? added(left, operand()) : operation(operator, left, operand());
     }
   }
 
   #unary(isFiltered = true): Expression {
     const sign = (['-', '+'] as const).find((each) => this.skip(each));
-    const bare: Expression =
-      sign === undefined ? this.#primary() : { kind: 'unary', operator: sign, operand: this.#unary(false) };
+    const bare = sign === undefined ? this.#primary() : this.#signed(sign);
     const expression = this.#postfix(bare);
     return isFiltered ? this.#filtered(expression) : expression;
   }
 
+  #signed(sign: '-' | '+'): Expression {
+    const operand = this.#unary(false);
+    return { value: (scope) => negated(sign, operand.value(scope)) };
+  }
+
   #primary(): Expression {
     const token = this.next();
-    switch (token.kind) {
+    const { kind, text } = token;
+    switch (kind) {
       case 'name': {
-        if (unsupported.includes(token.text)) throw this.error(`${token.text} is not supported`);
-        const constant = constants.get(token.text);
-        return constant === undefined
-          ? { kind: 'name', name: token.text }
-          : { kind: 'constant', value: constant };
+        if (unsupported.includes(text)) throw this.error(`${text} is not supported`);
+        const value = constants.get(text);
+        return value === undefined ? { value: (scope) => scope.get(text) } : constant(value);
       }
       case 'integer':
+        return constant(integerOf(text));
       case 'float':
-        return { kind: 'constant', value: token.value };
+        return constant(Number(text.replaceAll('_', '')));
       case 'string': {
-        let value = token.text;
+        let value = text;
         while (this.peek().kind === 'string') value += this.next().text;
-        return { kind: 'constant', value };
+        return constant(value);
       }
       case 'operator':
-        if (token.text === '(') return this.#bracketed();
-        if (token.text === '[') return { kind: 'list', items: this.#items(']') };
-        if (token.text === '{') return this.#dict();
+        if (text === '(') return this.#bracketed();
+        if (text === '[') return this.#list();
+        if (text === '{') return this.#dict();
     }
     throw this.unexpected(token);
   }
 
   #bracketed(): Expression {
-    if (this.skip(')')) return { kind: 'tuple', items: [] };
+    if (this.skip(')')) return tupleOf([]);
     const expression = this.tuple();
     this.expect(')');
     return expression;
   }
 
-  #items(close: string): Expression[] {
-    const items: Expression[] = [];
-    while (!this.skip(close)) {
-      if (items.length > 0) this.expect(',');
-      if (this.skip(close)) break;
-      items.push(this.expression());
-    }
-    return items;
+  #list(): Expression {
+    const items = this.#items(']', () => this.expression());
+    return { value: (scope) => items.map((item) => item.value(scope)) };
   }
 
   #dict(): Expression {
-    const entries: (readonly [Expression, Expression])[] = [];
-    while (!this.skip('}')) {
-      if (entries.length > 0) this.expect(',');
-      if (this.skip('}')) break;
+    const entries = this.#items('}', () => {
       const key = this.expression();
       this.expect(':');
-      entries.push([key, this.expression()]);
+      return [key, this.expression()] as const;
+    });
+    const entryIn = (scope: Scope, [key, item]: (typeof entries)[number]): [Key, Value] => [
+      keyOf(key.value(scope)),
+      item.value(scope),
+    ];
+    return { value: (scope) => new Map(entries.map((entry) => entryIn(scope, entry))) };
+  }
+
+  /** Parses items up to the closing bracket. A comma may follow the last one. */
+  #items<Item>(close: string, one: () => Item): Item[] {
+    const items: Item[] = [];
+    while (!this.skip(close)) {
+      if (items.length > 0) this.expect(',');
+      if (this.skip(close)) break;
+      items.push(one());
     }
-    return { kind: 'dict', entries };
+    return items;
   }
 
   #postfix(start: Expression): Expression {
@@ -191,17 +280,17 @@ export class ExpressionParser {
     for (;;) {
       if (this.skip('.')) object = this.#member(object);
       else if (this.skip('[')) object = this.#subscript(object);
-      else if (this.isNext('(')) object = { kind: 'call', callee: object, args: this.#arguments() };
+      else if (this.isNext('(')) object = this.#call(object);
       else return object;
     }
   }
 
   #member(object: Expression): Expression {
     const token = this.next();
-    if (token.kind === 'name') return { kind: 'attribute', object, name: token.text };
-    if (token.kind === 'integer')
-      return { kind: 'item', object, index: { kind: 'constant', value: token.value } };
-    throw this.unexpected(token);
+    const { kind, text } = token;
+    if (kind === 'name') return { value: (scope) => attributeOf(object.value(scope), text) };
+    if (kind !== 'integer') throw this.unexpected(token);
+    return { value: (scope) => itemOf(object.value(scope), integerOf(text)) };
   }
 
   #subscript(object: Expression): Expression {
@@ -212,60 +301,71 @@ export class ExpressionParser {
     if (bounds.length === 1 && this.isNext(','))
       throw this.error('an index of several items is not supported');
     this.expect(']');
-    if (bounds.length > 1) return { kind: 'slice', object, bounds };
+    if (bounds.length > 1) {
+      const boundsIn = (scope: Scope) => bounds.map((bound) => bound?.value(scope));
+      return { value: (scope) => sliceOf(object.value(scope), boundsIn(scope)) };
+    }
     if (index === undefined) throw this.error('an index is missing');
-    return { kind: 'item', object, index };
+    return { value: (scope) => itemOf(object.value(scope), index.value(scope)) };
   }
 
   #bound(): Expression | undefined {
     return this.isNext(':') || this.isNext(']') ? undefined : this.expression();
   }
 
+  #call(callee: Expression): Expression {
+    const args = this.#arguments();
+    return { value: (scope) => call(callee.value(scope), args(scope)), call: { callee, args } };
+  }
+
   #filtered(start: Expression): Expression {
     let object = start;
     for (;;) {
-      if (this.skip('|')) object = { kind: 'filter', object, filter: this.filterUse() };
+      if (this.skip('|')) object = filteredBy(this.filterUse(), object);
       else if (this.skipWord('is')) object = this.#test(object);
-      else if (this.isNext('(')) object = { kind: 'call', callee: object, args: this.#arguments() };
+      else if (this.isNext('(')) object = this.#call(object);
       else return object;
     }
   }
 
   protected filterUse(): FilterUse {
     const name = this.expectName();
-    return { name, args: this.isNext('(') ? this.#arguments() : noArguments };
+    const args = this.isNext('(') ? this.#arguments() : () => noArguments;
+    return { name, apply: (value, scope) => applyFilter(name, value, args(scope)) };
   }
 
   #test(object: Expression): Expression {
     const isNegated = this.skipWord('not');
     const name = this.expectName();
-    const test = { kind: 'test', object, name, isNegated } as const;
-    if (this.isNext('(')) return { ...test, args: this.#arguments() };
-    if (!this.#beginsArgument()) return { ...test, args: noArguments };
-    if (this.peek().text === 'is' && this.peek().kind === 'name') throw this.error('tests cannot be chained');
-    return { ...test, args: { ...noArguments, positional: [this.#postfix(this.#primary())] } };
+    const args = this.#testArguments();
+    const value = (scope: Scope) => {
+      const { positional, named } = args(scope);
+      if (named.size > 0) throw new JinjaError(`the test ${name} takes no named arguments`);
+      return passes(name, object.value(scope), positional) !== isNegated;
+    };
+    return { value };
   }
 
-  #beginsArgument(): boolean {
+  /** The arguments in brackets, or one without. */
+  #testArguments(): ArgumentList {
+    if (this.isNext('(')) return this.#arguments();
     const { kind, text } = this.peek();
-    if (kind === 'name') return !afterTest.includes(text) && text !== 'if' && text !== 'not' && text !== 'in';
-    return (
-      kind === 'string' || kind === 'integer' || kind === 'float' || this.isNext('[') || this.isNext('{')
-    );
+    const begins =
+      kind === 'name' ? !afterTest.includes(text) : ['string', 'integer', 'float'].includes(kind);
+    if (!begins && !this.isNext('[') && !this.isNext('{')) return () => noArguments;
+    if (this.isNextWord('is')) throw this.error('tests cannot be chained');
+    const only = this.#postfix(this.#primary());
+    return (scope) => ({ ...noArguments, positional: [only.value(scope)] });
   }
 
   #arguments(): ArgumentList {
     const positional: Expression[] = [];
     const named: (readonly [string, Expression])[] = [];
-    const spreads: { stars: 1 | 2; value: Expression }[] = [];
-    let isFirst = true;
+    const spreads: { readonly stars: 1 | 2; readonly spread: Expression }[] = [];
     this.expect('(');
-    while (!this.skip(')')) {
-      if (!isFirst) this.expect(',');
-      if (this.skip(')')) break;
-      isFirst = false;
-      if (this.skip('**')) spreads.push({ stars: 2, value: this.expression() });
-      else if (this.skip('*')) spreads.push({ stars: 1, value: this.expression() });
+    this.#items(')', () => {
+      if (this.skip('**')) spreads.push({ stars: 2, spread: this.expression() });
+      else if (this.skip('*')) spreads.push({ stars: 1, spread: this.expression() });
       else if (this.peek().kind === 'name' && this.isNext('=', 1)) {
         const name = this.expectName();
         this.expect('=');
@@ -274,86 +374,53 @@ export class ExpressionParser {
         if (named.length > 0) throw this.error('a positional argument follows a named one');
         positional.push(this.expression());
       }
-    }
-    return { positional, named, spreads };
+    });
+    return (scope) => {
+      const values = positional.map((each) => each.value(scope));
+      const byName = new Map(named.map(([name, each]) => [name, each.value(scope)]));
+      for (const { stars, spread } of spreads) {
+        const value = spread.value(scope);
+        if (stars === 1) values.push(...itemsOf(value));
+        else if (isDict(value))
+          for (const [key, item] of value) byName.set(stringOf(key, 'a name of **'), item);
+        else throw new JinjaError(`** takes a dict, not ${typeName(value)}`);
+      }
+      return { positional: values, named: byName };
+    };
   }
+}
 
-  protected peek(ahead = 0): Token {
-    return this.#tokens[Math.min(this.#at + ahead, this.#tokens.length - 1)] as Token;
-  }
+function constant(value: Value): Expression {
+  return { value: () => value };
+}
 
-  protected next(): Token {
-    const token = this.peek();
-    this.#at++;
-    return token;
-  }
+function integerOf(text: string): bigint {
+  return BigInt(text.replaceAll('_', ''));
+}
 
-  protected isNext(operator: string, ahead = 0): boolean {
-    const { kind, text } = this.peek(ahead);
-    return kind === 'operator' && text === operator;
-  }
+function tupleOf(items: readonly Expression[]): Expression {
+  return { value: (scope) => Tuple.from(items, (item) => item.value(scope)) };
+}
 
-  protected skip(operator: string): boolean {
-    const isThere = this.isNext(operator);
-    if (isThere) this.next();
-    return isThere;
-  }
+function filteredBy({ name, apply }: FilterUse, object: Expression): Expression {
+  return { value: (scope) => apply(object.value(scope), scope), isSafe: safeFilters.includes(name) };
+}
 
-  protected skipWord(word: string): boolean {
-    const { kind, text } = this.peek();
-    const isThere = kind === 'name' && text === word;
-    if (isThere) this.next();
-    return isThere;
-  }
-
-  protected expect(operator: string): void {
-    if (!this.skip(operator)) throw this.unexpected();
-  }
-
-  protected expectWord(word: string): void {
-    if (!this.skipWord(word)) throw this.unexpected();
-  }
-
-  protected expectName(): string {
-    const token = this.next();
-    if (token.kind !== 'name') throw this.unexpected(token);
-    return token.text;
-  }
-
-  protected expectKind(kind: '}}' | '%}'): void {
-    const token = this.next();
-    if (token.kind !== kind) throw this.unexpected(token);
-  }
-
-  protected unexpected(token = this.peek()): JinjaError {
-    const { kind, text, line } = token;
-    if (kind === 'end') return new JinjaError(`the template ends too early, in line ${line}`);
-    const shown = kind === '}}' || kind === '%}' ? kind : text;
-    return new JinjaError(`there is an unexpected ${JSON.stringify(shown)} in line ${line}`);
-  }
-
-  protected error(what: string): JinjaError {
-    return new JinjaError(`${what}, in line ${this.peek().line}`);
-  }
+function operation(operator: BinaryOperator, left: Expression, right: Expression): Expression {
+  return { value: (scope) => operate(operator, left.value(scope), right.value(scope)) };
 }
 
 /** Adds with `+`. Text added to text that is marked as safe is escaped, as in Python. `~` does not escape. */
 function added(left: Expression, right: Expression): Expression {
-  const [isLeftSafe, isRightSafe] = [isMarkedSafe(left), isMarkedSafe(right)];
-  return {
-    kind: 'binary',
-    operator: '+',
-    left: isRightSafe && !isLeftSafe ? escaped(left) : left,
-    right: isLeftSafe && !isRightSafe ? escaped(right) : right,
-  };
-}
-
-function isMarkedSafe(expression: Expression): boolean {
-  if (expression.kind === 'filter') return ['safe', 'escape', 'e'].includes(expression.filter.name);
-  if (expression.kind !== 'binary' || expression.operator !== '+') return false;
-  return isMarkedSafe(expression.left) || isMarkedSafe(expression.right);
+  const [isLeftSafe = false, isRightSafe = false] = [left.isSafe, right.isSafe];
+  const sum = operation(
+    '+',
+    isRightSafe && !isLeftSafe ? escaped(left) : left,
+    isLeftSafe && !isRightSafe ? escaped(right) : right,
+  );
+  return { ...sum, isSafe: isLeftSafe || isRightSafe };
 }
 
 function escaped(object: Expression): Expression {
-  return { kind: 'filter', object, filter: { name: 'escape', args: noArguments } };
+  return { value: (scope) => applyFilter('escape', object.value(scope), noArguments) };
 }

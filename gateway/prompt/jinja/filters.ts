@@ -3,46 +3,55 @@
 import { itemsOfDict } from './attributes.ts';
 import { jsonOf } from './json.ts';
 import { negated } from './operators.ts';
-import { type Filter, sequenceFilters } from './sequence-filters.ts';
+import { sequenceFilters } from './sequence-filters.ts';
 import { capitalized, replaced } from './string-methods.ts';
 import { strip, textOf } from './text.ts';
 import {
   type Arguments,
-  bind,
   intOf,
   isDict,
   isList,
   isTrue,
   JinjaError,
+  methodsOf,
   numberOf,
-  plain,
   stringOf,
   typeName,
   Undefined,
   type Value,
 } from './values.ts';
 
-const filters: ReadonlyMap<string, Filter> = new Map<string, Filter>([
+const filters = methodsOf<Value>({
   ...sequenceFilters(applyFilter),
-  ['default', otherwise],
-  ['d', otherwise],
-  ['string', plain('string', textOf)],
-  ['safe', plain('safe', textOf)],
-  ['escape', plain('escape', escaped)],
-  ['e', plain('escape', escaped)],
-  ['upper', plain('upper', (value) => textOf(value).toUpperCase())],
-  ['lower', plain('lower', (value) => textOf(value).toLowerCase())],
-  ['capitalize', plain('capitalize', (value) => capitalized(textOf(value)))],
-  ['title', plain('title', (value) => title(textOf(value)))],
-  ['trim', trim],
-  ['replace', replace],
-  ['indent', indent],
-  ['tojson', toJson],
-  ['items', plain('items', items)],
-  ['int', toInt],
-  ['float', toFloat],
-  ['abs', plain('abs', absolute)],
-]);
+  default: ['default_value?, boolean?', otherwise],
+  d: ['default_value?, boolean?', otherwise],
+  string: ['', textOf],
+  safe: ['', textOf],
+  escape: ['', escaped],
+  e: ['', escaped],
+  upper: ['', (value) => textOf(value).toUpperCase()],
+  lower: ['', (value) => textOf(value).toLowerCase()],
+  capitalize: ['', (value) => capitalized(textOf(value))],
+  title: ['', (value) => title(textOf(value))],
+  trim: [
+    'chars?',
+    (value, { chars = null }) =>
+      strip(textOf(value), chars === null ? null : stringOf(chars, 'chars'), 'both'),
+  ],
+  replace: [
+    'old, new, count?',
+    (value, { old = null, new: by = null, count = null }) =>
+      replaced(textOf(value), textOf(old), textOf(by), count === null ? -1 : intOf(count, 'count')),
+  ],
+  indent: ['width?, first?, blank?', indent],
+  tojson: ['ensure_ascii?, indent?, separators?, sort_keys?', toJson],
+  items: ['', items],
+  int: ['default?', toInt],
+  float: ['default?', toFloat],
+  abs: ['', absolute],
+});
+
+type Bound = Record<string, Value | undefined>;
 
 export function applyFilter(name: string, value: Value, args: Arguments): Value {
   const filter = filters.get(name);
@@ -50,11 +59,7 @@ export function applyFilter(name: string, value: Value, args: Arguments): Value 
   return filter(value, args);
 }
 
-function otherwise(value: Value, args: Arguments): Value {
-  const { default_value: replacement = '', boolean = false } = bind('default', args, [
-    'default_value',
-    'boolean',
-  ]);
+function otherwise(value: Value, { default_value: replacement = '', boolean = false }: Bound): Value {
   return value instanceof Undefined || (isTrue(boolean) && !isTrue(value)) ? replacement : value;
 }
 
@@ -75,44 +80,35 @@ function escaped(value: Value): Value {
   return textOf(value).replace(/[&<>"']/g, (character) => entities.get(character) ?? character);
 }
 
-function trim(value: Value, args: Arguments): Value {
-  const { chars = null } = bind('trim', args, ['chars']);
-  return strip(textOf(value), chars === null ? null : stringOf(chars, 'chars'), 'both');
-}
-
-function replace(value: Value, args: Arguments): Value {
-  const { old = null, new: by = null, count = null } = bind('replace', args, ['old', 'new', 'count'], 2);
-  return replaced(textOf(value), textOf(old), textOf(by), count === null ? -1 : intOf(count, 'count'));
-}
-
-function indent(value: Value, args: Arguments): Value {
-  const { width = 4n, first = false, blank = false } = bind('indent', args, ['width', 'first', 'blank']);
-  const indention = typeof width === 'string' ? width : ' '.repeat(Math.max(0, intOf(width, 'width')));
+function indent(value: Value, { width = 4n, first = false, blank = false }: Bound): Value {
+  const indention = indentionOf(width, 'width');
   const [head = '', ...rest] = textOf(value).split(/\r\n|\r|\n/);
   const isIndented = (line: string) => isTrue(blank) || line !== '';
   const lines = rest.map((line) => (isIndented(line) ? indention + line : line));
   return [isTrue(first) ? indention + head : head, ...lines].join('\n');
 }
 
-function toJson(value: Value, args: Arguments): Value {
-  const {
+/** A width in spaces, or the text itself. */
+function indentionOf(width: Value, what: string): string {
+  return typeof width === 'string' ? width : ' '.repeat(Math.max(0, intOf(width, what)));
+}
+
+function toJson(
+  value: Value,
+  {
     ensure_ascii: isAscii = false,
     indent: width = null,
     separators = null,
     sort_keys: sortsKeys = false,
-  } = bind('tojson', args, ['ensure_ascii', 'indent', 'separators', 'sort_keys']);
+  }: Bound,
+): Value {
   const [itemSeparator, keySeparator] = isList(separators)
     ? separators.map((each) => stringOf(each, 'a separator'))
     : [width === null ? ', ' : ',', ': '];
   if (itemSeparator === undefined || keySeparator === undefined)
     throw new JinjaError('the argument separators of tojson must have two items');
   return jsonOf(value, {
-    indent:
-      width === null
-        ? undefined
-        : typeof width === 'string'
-          ? width
-          : ' '.repeat(Math.max(0, intOf(width, 'indent'))),
+    indent: width === null ? undefined : indentionOf(width, 'indent'),
     itemSeparator,
     keySeparator,
     sortsKeys: isTrue(sortsKeys),
@@ -126,8 +122,7 @@ function items(value: Value): Value {
   return itemsOfDict(value);
 }
 
-function toInt(value: Value, args: Arguments): Value {
-  const { default: replacement = 0n } = bind('int', args, ['default']);
+function toInt(value: Value, { default: replacement = 0n }: Bound): Value {
   const number = numberOf(value);
   if (typeof number === 'bigint') return number;
   const text = typeof value === 'string' ? strip(value, null, 'both').replace(/(\d)_(?=\d)/g, '$1') : '';
@@ -136,8 +131,7 @@ function toInt(value: Value, args: Arguments): Value {
   return float === undefined || !Number.isFinite(float) ? replacement : BigInt(Math.trunc(float));
 }
 
-function toFloat(value: Value, args: Arguments): Value {
-  const { default: replacement = 0 } = bind('float', args, ['default']);
+function toFloat(value: Value, { default: replacement = 0 }: Bound): Value {
   const number = numberOf(value);
   if (number !== undefined) return Number(number);
   const float = typeof value === 'string' ? floatOf(strip(value, null, 'both')) : undefined;

@@ -49,21 +49,10 @@ export function formatBraces(format: string, { positional, named }: Arguments): 
   }
 }
 
-const days = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
-const months = [
-  'January',
-  'February',
-  'March',
-  'April',
-  'May',
-  'June',
-  'July',
-  'August',
-  'September',
-  'October',
-  'November',
-  'December',
-];
+const days = 'Sunday Monday Tuesday Wednesday Thursday Friday Saturday'.split(' ');
+const months = 'January February March April May June July August September October November December'.split(
+  ' ',
+);
 
 const fields: ReadonlyMap<string, (time: Date) => string> = new Map<string, (time: Date) => string>([
   ['a', (time) => dayOf(time).slice(0, 3)],

@@ -4,7 +4,7 @@ import { compareBy } from './operators.ts';
 import { floatText, textOf } from './text.ts';
 import { type Dict, isDict, isList, JinjaError, type Key, typeName, type Value } from './values.ts';
 
-export interface JsonStyle {
+interface JsonStyle {
   /** The indentation of one level; undefined writes everything in one line. */
   readonly indent: string | undefined;
   readonly itemSeparator: string;

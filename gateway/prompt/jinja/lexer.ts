@@ -7,11 +7,22 @@
 import { spaceClass, strip } from './text.ts';
 import { JinjaError } from './values.ts';
 
-export type Token =
-  | { readonly kind: 'text' | 'string' | 'name' | 'operator'; readonly text: string; readonly line: number }
-  | { readonly kind: 'integer'; readonly text: string; readonly value: bigint; readonly line: number }
-  | { readonly kind: 'float'; readonly text: string; readonly value: number; readonly line: number }
-  | { readonly kind: '{{' | '}}' | '{%' | '%}' | 'end'; readonly text: string; readonly line: number };
+export interface Token {
+  readonly kind:
+    | 'text'
+    | 'name'
+    | 'string'
+    | 'integer'
+    | 'float'
+    | 'operator'
+    | '{{'
+    | '}}'
+    | '{%'
+    | '%}'
+    | 'end';
+  readonly text: string;
+  readonly line: number;
+}
 
 const space = new RegExp(`${spaceClass}+`, 'y');
 const opening = new RegExp(
@@ -31,6 +42,8 @@ const integer = /0x(?:_?[\da-f])+|0o(?:_?[0-7])+|0b(?:_?[01])+|[1-9](?:_?\d)*|0(
 const name = /[\p{L}_][\p{L}\p{M}\p{N}_]*/uy;
 const string = /'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"/sy;
 const operator = /\/\/|\*\*|==|!=|>=|<=|[-+/*%~[\](){}=><.:|,;]/y;
+/** What may stand in a tag, in the order in which it is tried. */
+const lexemes = Object.entries({ float, integer, name, string, operator }) as [Token['kind'], RegExp][];
 const closers: ReadonlyMap<string, string> = new Map([
   ['(', ')'],
   ['[', ']'],
@@ -115,38 +128,23 @@ class Lexer {
   /** open: the closing brackets that are expected, the innermost last. */
   #addToken(open: string[]): void {
     if (this.#at >= this.#source.length) throw this.#error('a tag is not closed');
-    const line = this.#line;
-    let text = this.#match(float);
-    if (text !== undefined) {
-      this.#tokens.push({ kind: 'float', text, value: Number(text.replaceAll('_', '')), line });
+    for (const [kind, expression] of lexemes) {
+      const text = this.#match(expression);
+      if (text === undefined) continue;
+      if (kind === 'operator') this.#nest(text, open);
+      this.#add(kind, kind === 'string' ? unescaped(text.slice(1, -1)) : text);
       return;
     }
-    text = this.#match(integer);
-    if (text !== undefined) {
-      this.#tokens.push({ kind: 'integer', text, value: BigInt(text.replaceAll('_', '')), line });
-      return;
-    }
-    text = this.#match(name);
-    if (text !== undefined) {
-      this.#add('name', text);
-      return;
-    }
-    text = this.#match(string);
-    if (text !== undefined) {
-      this.#add('string', unescaped(text.slice(1, -1)));
-      return;
-    }
-    text = this.#match(operator);
-    if (text === undefined) {
-      const character = String.fromCodePoint(this.#source.codePointAt(this.#at) as number);
-      throw this.#error(`there is an unexpected ${JSON.stringify(character)}`);
-    }
+    const character = String.fromCodePoint(this.#source.codePointAt(this.#at) as number);
+    throw this.#error(`there is an unexpected ${JSON.stringify(character)}`);
+  }
+
+  /** Notes a bracket. */
+  #nest(text: string, open: string[]): void {
     const closer = closers.get(text);
     if (closer !== undefined) open.push(closer);
-    else if (text === ')' || text === ']' || text === '}') {
-      if (open.pop() !== text) throw this.#error(`there is an unexpected "${text}"`);
-    }
-    this.#add('operator', text);
+    else if ([')', ']', '}'].includes(text) && open.pop() !== text)
+      throw this.#error(`there is an unexpected "${text}"`);
   }
 
   /** Returns the text that the expression matches here and moves behind it. */
@@ -163,7 +161,7 @@ class Lexer {
     this.#at = at;
   }
 
-  #add(kind: Exclude<Token['kind'], 'integer' | 'float'>, text: string): void {
+  #add(kind: Token['kind'], text: string): void {
     this.#tokens.push({ kind, text, line: this.#line });
   }
 
@@ -172,18 +170,12 @@ class Lexer {
   }
 }
 
+/** The letter after a backslash, and what the pair stands for. */
 const escapes: ReadonlyMap<string, string> = new Map([
   ['\n', ''],
-  ['\\', '\\'],
-  ["'", "'"],
-  ['"', '"'],
-  ['a', '\x07'],
-  ['b', '\b'],
-  ['f', '\f'],
-  ['n', '\n'],
-  ['r', '\r'],
-  ['t', '\t'],
-  ['v', '\v'],
+  ...['\\\\', "''", '""', 'a\x07', 'b\b', 'f\f', 'n\n', 'r\r', 't\t', 'v\v'].map(
+    ([letter, character]) => [letter, character] as [string, string],
+  ),
 ]);
 
 /** Replaces the escapes of Python's strings. An unknown escape stays as it is. */

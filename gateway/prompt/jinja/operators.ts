@@ -1,7 +1,6 @@
 /** The operators of expressions, as in Python. */
 
 import { formatted } from './formats.ts';
-import type { BinaryOperator, Comparison } from './nodes.ts';
 import { textOf } from './text.ts';
 import {
   compare,
@@ -15,6 +14,9 @@ import {
   Undefined,
   type Value,
 } from './values.ts';
+
+export type BinaryOperator = '+' | '-' | '*' | '/' | '//' | '%' | '**' | '~';
+export type Comparison = '==' | '!=' | '<' | '<=' | '>' | '>=' | 'in' | 'not in';
 
 /** The most bits that an int may have. No prompt needs more. */
 const maxIntBits = 4096;

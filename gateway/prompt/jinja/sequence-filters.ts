@@ -15,7 +15,6 @@ import {
   itemsOf,
   JinjaError,
   lengthOf,
-  plain,
   stringOf,
   Tuple,
   typeName,
@@ -23,35 +22,33 @@ import {
   type Value,
 } from './values.ts';
 
-export type Filter = (value: Value, args: Arguments) => Value;
-
 const noItem = 'there is no item in an empty sequence';
 
-/** apply: runs another filter by its name. */
-export function sequenceFilters(
-  apply: (name: string, value: Value, args: Arguments) => Value,
-): readonly (readonly [string, Filter])[] {
-  return [
-    ['length', plain('length', lengthOf)],
-    ['count', plain('count', lengthOf)],
-    ['list', plain('list', (value) => [...itemsOf(value)])],
-    ['first', plain('first', (value) => endOf(itemsOf(value), 0))],
-    ['last', plain('last', (value) => endOf(itemsOf(value), -1))],
-    ['reverse', plain('reverse', (value) => reversed(value))],
-    ['join', join],
-    ['sum', sum],
-    ['min', extreme('min', -1)],
-    ['max', extreme('max', 1)],
-    ['sort', sort],
-    ['unique', unique],
-    ['dictsort', dictsort],
-    ['batch', batch],
-    ['map', (value, args) => map(value, args, apply)],
-    ['select', choosing('select', false, true)],
-    ['reject', choosing('reject', false, false)],
-    ['selectattr', choosing('selectattr', true, true)],
-    ['rejectattr', choosing('rejectattr', true, false)],
-  ];
+type Bound = Record<string, Value | undefined>;
+
+/** The table of methodsOf(). apply: runs another filter by its name. */
+export function sequenceFilters(apply: (name: string, value: Value, args: Arguments) => Value) {
+  return {
+    length: ['', lengthOf],
+    count: ['', lengthOf],
+    list: ['', (value: Value) => [...itemsOf(value)]],
+    first: ['', (value: Value) => endOf(itemsOf(value), 0)],
+    last: ['', (value: Value) => endOf(itemsOf(value), -1)],
+    reverse: ['', reversed],
+    join: ['d?, attribute?', join],
+    sum: ['attribute?, start?', sum],
+    min: ['case_sensitive?, attribute?', (value: Value, args: Bound) => extreme(value, args, -1)],
+    max: ['case_sensitive?, attribute?', (value: Value, args: Bound) => extreme(value, args, 1)],
+    sort: ['reverse?, case_sensitive?, attribute?', sort],
+    unique: ['case_sensitive?, attribute?', unique],
+    dictsort: ['case_sensitive?, by?, reverse?', dictsort],
+    batch: ['linecount, fill_with?', batch],
+    map: (value: Value, args: Arguments) => map(value, args, apply),
+    select: choosing('select', false, true),
+    reject: choosing('reject', false, false),
+    selectattr: choosing('selectattr', true, true),
+    rejectattr: choosing('rejectattr', true, false),
+  } as const;
 }
 
 function endOf(items: readonly Value[], index: 0 | -1): Value {
@@ -64,52 +61,42 @@ function reversed(value: Value): Value {
   return typeof value === 'string' ? items.join('') : items;
 }
 
-function join(value: Value, args: Arguments): Value {
-  const { d: separator = '', attribute = null } = bind('join', args, ['d', 'attribute']);
+function join(value: Value, { d: separator = '', attribute = null }: Bound): Value {
   return itemsOf(value)
     .map((item) => textOf(partOf(item, attribute)))
     .join(textOf(separator));
 }
 
-function sum(value: Value, args: Arguments): Value {
-  const { attribute = null, start = 0n } = bind('sum', args, ['attribute', 'start']);
+function sum(value: Value, { attribute = null, start = 0n }: Bound): Value {
   let total = start;
   for (const item of itemsOf(value)) total = operate('+', total, partOf(item, attribute));
   return total;
 }
 
-function extreme(name: string, sign: 1 | -1): Filter {
-  return (value, args) => {
-    const { case_sensitive: isCaseKept = false, attribute = null } = bind(name, args, [
-      'case_sensitive',
-      'attribute',
-    ]);
-    let found: Value | undefined;
-    for (const item of itemsOf(value)) {
-      const key = (each: Value) => sortKey(partOf(each, attribute), isTrue(isCaseKept));
-      if (found === undefined || sign * compare(key(item), key(found)) > 0) found = item;
-    }
-    return found === undefined ? new Undefined(noItem) : found;
-  };
+/** sign: 1 for the largest item, -1 for the smallest. */
+function extreme(
+  value: Value,
+  { case_sensitive: isCaseKept = false, attribute = null }: Bound,
+  sign: 1 | -1,
+): Value {
+  const key = (item: Value) => sortKey(partOf(item, attribute), isTrue(isCaseKept));
+  let found: Value | undefined;
+  for (const item of itemsOf(value))
+    if (found === undefined || sign * compare(key(item), key(found)) > 0) found = item;
+  return found === undefined ? new Undefined(noItem) : found;
 }
 
-function sort(value: Value, args: Arguments): Value {
-  const {
-    reverse = false,
-    case_sensitive: isCaseKept = false,
-    attribute = null,
-  } = bind('sort', args, ['reverse', 'case_sensitive', 'attribute']);
+function sort(
+  value: Value,
+  { reverse = false, case_sensitive: isCaseKept = false, attribute = null }: Bound,
+): Value {
   const paths = attribute === null ? [null] : textOf(attribute).split(',');
   const keyOf = (item: Value) =>
     Tuple.from(paths.map((path) => sortKey(partOf(item, path), isTrue(isCaseKept))));
   return sortedBy([...itemsOf(value)], keyOf, isTrue(reverse));
 }
 
-function unique(value: Value, args: Arguments): Value {
-  const { case_sensitive: isCaseKept = false, attribute = null } = bind('unique', args, [
-    'case_sensitive',
-    'attribute',
-  ]);
+function unique(value: Value, { case_sensitive: isCaseKept = false, attribute = null }: Bound): Value {
   const seen: Value[] = [];
   return itemsOf(value).filter((item) => {
     const key = sortKey(partOf(item, attribute), isTrue(isCaseKept));
@@ -119,12 +106,10 @@ function unique(value: Value, args: Arguments): Value {
   });
 }
 
-function dictsort(value: Value, args: Arguments): Value {
-  const {
-    case_sensitive: isCaseKept = false,
-    by = 'key',
-    reverse = false,
-  } = bind('dictsort', args, ['case_sensitive', 'by', 'reverse']);
+function dictsort(
+  value: Value,
+  { case_sensitive: isCaseKept = false, by = 'key', reverse = false }: Bound,
+): Value {
   if (!isDict(value)) throw new JinjaError(`dictsort takes a dict, not ${typeName(value)}`);
   if (by !== 'key' && by !== 'value')
     throw new JinjaError('the argument by of dictsort must be "key" or "value"');
@@ -145,8 +130,7 @@ function sortKey(value: Value, isCaseKept: boolean): Value {
   return typeof value === 'string' && !isCaseKept ? value.toLowerCase() : value;
 }
 
-function batch(value: Value, args: Arguments): Value {
-  const { linecount = null, fill_with: fill = null } = bind('batch', args, ['linecount', 'fill_with'], 1);
+function batch(value: Value, { linecount = null, fill_with: fill = null }: Bound): Value {
   if (typeof linecount !== 'bigint' || linecount < 1n) throw new JinjaError('batch needs a number above 0');
   const width = Number(linecount);
   const items = [...itemsOf(value)];
@@ -182,8 +166,8 @@ function map(
  * A filter that keeps the items for which a test, or without a test their truth, equals `wanted`. ofAttribute: whether an
  * attribute of each item is tested, whose name is then the first argument.
  */
-function choosing(name: string, ofAttribute: boolean, wanted: boolean): Filter {
-  return (value, { positional, named }) => {
+function choosing(name: string, ofAttribute: boolean, wanted: boolean) {
+  return (value: Value, { positional, named }: Arguments): Value => {
     if (named.size > 0) throw new JinjaError(`${name} takes no named arguments`);
     const [attribute = null, ...rest] = ofAttribute ? positional : [null, ...positional];
     if (ofAttribute && attribute === null) throw new JinjaError(`${name} needs the name of an attribute`);

@@ -3,15 +3,13 @@
 import { formatBraces } from './formats.ts';
 import { isSpace, strip } from './text.ts';
 import {
-  type Arguments,
-  bind,
   intOf,
   isList,
   isTrue,
   itemsOf,
   JinjaError,
   lengthOf,
-  plain,
+  methodsOf,
   stringOf,
   Tuple,
   typeName,
@@ -20,60 +18,70 @@ import {
 
 const lineEnds: ReadonlySet<string> = new Set('\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029');
 
-type Method = (text: string, args: Arguments) => Value;
+export const stringMethods = methodsOf<string>({
+  strip: ['chars?', (text, { chars = null }) => stripped(text, chars, 'both')],
+  lstrip: ['chars?', (text, { chars = null }) => stripped(text, chars, 'start')],
+  rstrip: ['chars?', (text, { chars = null }) => stripped(text, chars, 'end')],
+  upper: ['', (text) => text.toUpperCase()],
+  lower: ['', (text) => text.toLowerCase()],
+  title: ['', title],
+  capitalize: ['', capitalized],
+  isspace: ['', (text) => text !== '' && Array.from(text).every(isSpace)],
+  isdigit: ['', (text) => /^\p{Nd}+$/u.test(text)],
+  isalpha: ['', (text) => /^\p{L}+$/u.test(text)],
+  isalnum: ['', (text) => /^[\p{L}\p{N}]+$/u.test(text)],
+  isupper: ['', (text) => text !== text.toLowerCase() && text === text.toUpperCase()],
+  islower: ['', (text) => text !== text.toUpperCase() && text === text.toLowerCase()],
+  startswith: ['part', (text, { part = null }) => partsOf(part).some((each) => text.startsWith(each))],
+  endswith: ['part', (text, { part = null }) => partsOf(part).some((each) => text.endsWith(each))],
+  removeprefix: ['part', (text, { part = null }) => withoutStart(text, partOf(part))],
+  removesuffix: ['part', (text, { part = null }) => withoutEnd(text, partOf(part))],
+  split: ['sep?, maxsplit?', split],
+  rsplit: ['sep?, maxsplit?', rsplit],
+  splitlines: ['keepends?', splitlines],
+  partition: [
+    'sep',
+    (text, { sep = null }) => {
+      const separator = separatorOf(sep);
+      return partsAround(text, text.indexOf(separator), separator) ?? Tuple.from([text, '', '']);
+    },
+  ],
+  rpartition: [
+    'sep',
+    (text, { sep = null }) => {
+      const separator = separatorOf(sep);
+      return partsAround(text, text.lastIndexOf(separator), separator) ?? Tuple.from(['', '', text]);
+    },
+  ],
+  find: ['part', (text, { part = null }) => position(text, text.indexOf(partOf(part)))],
+  rfind: ['part', (text, { part = null }) => position(text, text.lastIndexOf(partOf(part)))],
+  count: ['part', (text, { part = null }) => count(text, partOf(part))],
+  replace: [
+    'old, new, count?',
+    (text, { old = null, new: by = null, count: limit = -1n }) =>
+      replaced(text, stringOf(old, 'old'), stringOf(by, 'new'), intOf(limit, 'count')),
+  ],
+  join: ['items', join],
+  format: formatBraces,
+});
 
-export const stringMethods: ReadonlyMap<string, Method> = new Map<string, Method>([
-  ['strip', stripping('strip', 'both')],
-  ['lstrip', stripping('lstrip', 'start')],
-  ['rstrip', stripping('rstrip', 'end')],
-  ['upper', plain('upper', (text) => text.toUpperCase())],
-  ['lower', plain('lower', (text) => text.toLowerCase())],
-  ['title', plain('title', title)],
-  ['capitalize', plain('capitalize', capitalized)],
-  ['isspace', plain('isspace', (text) => text !== '' && Array.from(text).every(isSpace))],
-  ['isdigit', plain('isdigit', (text) => /^\p{Nd}+$/u.test(text))],
-  ['isalpha', plain('isalpha', (text) => /^\p{L}+$/u.test(text))],
-  ['isalnum', plain('isalnum', (text) => /^[\p{L}\p{N}]+$/u.test(text))],
-  ['isupper', plain('isupper', (text) => text !== text.toLowerCase() && text === text.toUpperCase())],
-  ['islower', plain('islower', (text) => text !== text.toUpperCase() && text === text.toLowerCase())],
-  ['startswith', affix('startswith', (text, part) => text.startsWith(part))],
-  ['endswith', affix('endswith', (text, part) => text.endsWith(part))],
-  ['removeprefix', removing('removeprefix', (t, part) => (t.startsWith(part) ? t.slice(part.length) : t))],
-  ['removesuffix', removing('removesuffix', withoutEnd)],
-  ['split', split],
-  ['rsplit', rsplit],
-  ['splitlines', splitlines],
-  ['partition', partition('partition', (text, separator) => text.indexOf(separator))],
-  ['rpartition', partition('rpartition', (text, separator) => text.lastIndexOf(separator))],
-  ['find', find('find', (text, part) => text.indexOf(part))],
-  ['rfind', find('rfind', (text, part) => text.lastIndexOf(part))],
-  ['count', count],
-  ['replace', replace],
-  ['join', join],
-  ['format', formatBraces],
-]);
+type Bound = Record<string, Value | undefined>;
 
-function stripping(name: string, side: 'both' | 'start' | 'end'): Method {
-  return (text, args) => {
-    const { chars } = bind(name, args, ['chars']);
-    return strip(text, chars === undefined || chars === null ? null : stringOf(chars, 'chars'), side);
-  };
+function stripped(text: string, chars: Value, side: 'both' | 'start' | 'end'): string {
+  return strip(text, chars === null ? null : stringOf(chars, 'chars'), side);
 }
 
-/** A method whose argument is a part, or a tuple of parts of which one must match. */
-function affix(name: string, test: (text: string, part: string) => boolean): Method {
-  return (text, args) => {
-    const { part = null } = bind(name, args, ['part'], 1);
-    const parts = part instanceof Tuple ? [...part] : [part];
-    return parts.some((each) => test(text, stringOf(each, `the argument of ${name}`)));
-  };
+function partOf(part: Value): string {
+  return stringOf(part, 'part');
 }
 
-function removing(name: string, remove: (text: string, part: string) => string): Method {
-  return (text, args) => {
-    const { part = null } = bind(name, args, ['part'], 1);
-    return remove(text, stringOf(part, `the argument of ${name}`));
-  };
+/** One part, or a tuple of parts of which one must match. */
+function partsOf(part: Value): string[] {
+  return (part instanceof Tuple ? [...part] : [part]).map(partOf);
+}
+
+function withoutStart(text: string, part: string): string {
+  return text.startsWith(part) ? text.slice(part.length) : text;
 }
 
 function withoutEnd(text: string, part: string): string {
@@ -90,15 +98,15 @@ export function capitalized(text: string): string {
   return first.toUpperCase() + text.slice(first.length).toLowerCase();
 }
 
-function split(text: string, args: Arguments): Value {
-  const { separator, limit } = splitArguments('split', args);
+function split(text: string, args: Bound): Value {
+  const { separator, limit } = splitArguments(args);
   if (separator === undefined) return splitWords(text, limit);
   const parts = text.split(separator);
   return parts.length - 1 <= limit ? parts : [...parts.slice(0, limit), parts.slice(limit).join(separator)];
 }
 
-function rsplit(text: string, args: Arguments): Value {
-  const { separator, limit } = splitArguments('rsplit', args);
+function rsplit(text: string, args: Bound): Value {
+  const { separator, limit } = splitArguments(args);
   if (separator === undefined) {
     if (limit === Number.POSITIVE_INFINITY) return splitWords(text, limit);
     throw new JinjaError('rsplit with a limit is supported only with a separator');
@@ -108,12 +116,16 @@ function rsplit(text: string, args: Arguments): Value {
   return numJoined <= 1 ? parts : [parts.slice(0, numJoined).join(separator), ...parts.slice(numJoined)];
 }
 
-function splitArguments(name: string, args: Arguments): { separator: string | undefined; limit: number } {
-  const { sep = null, maxsplit = -1n } = bind(name, args, ['sep', 'maxsplit']);
+function splitArguments({ sep = null, maxsplit = -1n }: Bound) {
   const limit = intOf(maxsplit, 'maxsplit');
-  const separator = sep === null ? undefined : stringOf(sep, 'sep');
-  if (separator === '') throw new JinjaError(`${name} got an empty separator`);
+  const separator = sep === null ? undefined : separatorOf(sep);
   return { separator, limit: limit < 0 ? Number.POSITIVE_INFINITY : limit };
+}
+
+function separatorOf(sep: Value): string {
+  const separator = stringOf(sep, 'sep');
+  if (separator === '') throw new JinjaError('a separator is empty');
+  return separator;
 }
 
 /** Splits at runs of white space. The rest behind the limit keeps its white space, except at its beginning. */
@@ -130,8 +142,7 @@ function splitWords(text: string, limit: number): string[] {
   }
 }
 
-function splitlines(text: string, args: Arguments): Value {
-  const { keepends = false } = bind('splitlines', args, ['keepends']);
+function splitlines(text: string, { keepends = false }: Bound): Value {
   const lines: string[] = [];
   for (let start = 0; start < text.length; ) {
     let end = start;
@@ -143,42 +154,19 @@ function splitlines(text: string, args: Arguments): Value {
   return lines;
 }
 
-function partition(
-  name: 'partition' | 'rpartition',
-  indexIn: (text: string, separator: string) => number,
-): Method {
-  return (text, args) => {
-    const { sep = null } = bind(name, args, ['sep'], 1);
-    const separator = stringOf(sep, 'sep');
-    if (separator === '') throw new JinjaError(`${name} got an empty separator`);
-    const index = indexIn(text, separator);
-    if (index !== -1)
-      return Tuple.from([text.slice(0, index), separator, text.slice(index + separator.length)]);
-    return Tuple.from(name === 'partition' ? [text, '', ''] : ['', '', text]);
-  };
+/** Undefined if the index is -1. */
+function partsAround(text: string, index: number, separator: string): Tuple | undefined {
+  if (index === -1) return undefined;
+  return Tuple.from([text.slice(0, index), separator, text.slice(index + separator.length)]) as Tuple;
 }
 
-function find(name: string, indexIn: (text: string, part: string) => number): Method {
-  return (text, args) => {
-    const { part = null } = bind(name, args, ['part'], 1);
-    const index = indexIn(text, stringOf(part, `the argument of ${name}`));
-    return index === -1 ? -1n : lengthOf(text.slice(0, index));
-  };
+/** An index as Python counts it, in code points. */
+function position(text: string, index: number): bigint {
+  return index === -1 ? -1n : lengthOf(text.slice(0, index));
 }
 
-function count(text: string, args: Arguments): Value {
-  const { part = null } = bind('count', args, ['part'], 1);
-  const wanted = stringOf(part, 'the argument of count');
-  return wanted === '' ? BigInt(lengthOf(text)) + 1n : BigInt(text.split(wanted).length - 1);
-}
-
-function replace(text: string, args: Arguments): Value {
-  const {
-    old = null,
-    new: by = null,
-    count: limit = -1n,
-  } = bind('replace', args, ['old', 'new', 'count'], 2);
-  return replaced(text, stringOf(old, 'old'), stringOf(by, 'new'), intOf(limit, 'count'));
+function count(text: string, part: string): bigint {
+  return part === '' ? lengthOf(text) + 1n : BigInt(text.split(part).length - 1);
 }
 
 /** limit: the most replacements; a negative one replaces all. */
@@ -189,8 +177,7 @@ export function replaced(text: string, old: string, by: string, limit: number): 
   return [...parts.slice(0, limit), rest].join(by);
 }
 
-function join(text: string, args: Arguments): Value {
-  const { items = null } = bind('join', args, ['items'], 1);
+function join(text: string, { items = null }: Bound): Value {
   if (!isList(items) && typeof items !== 'string')
     throw new JinjaError(`join does not take ${typeName(items)}`);
   return Array.from(itemsOf(items), (item) => stringOf(item, 'each item of join')).join(text);

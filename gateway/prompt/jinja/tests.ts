@@ -1,7 +1,6 @@
 /** The tests that may stand behind `is`. */
 
-import type { Comparison } from './nodes.ts';
-import { compareBy } from './operators.ts';
+import { type Comparison, compareBy } from './operators.ts';
 import {
   Callable,
   isDict,

@@ -229,10 +229,25 @@ export function bind<Name extends string>(
   return Object.fromEntries(bound) as { [name in Name]: Value | undefined };
 }
 
-/** A method or filter that takes no arguments. */
-export function plain<Self>(name: string, method: (self: Self) => Value) {
-  return (self: Self, args: Arguments): Value => {
-    bind(name, args, []);
-    return method(self);
-  };
+/** A method or a filter: what it is called on, and its arguments. */
+type Method<Self> = (self: Self, args: Arguments) => Value;
+
+/** How a method is written in a table: its parameters, such as 'old, new, count?', and what it does. */
+type Declared<Self> =
+  | Method<Self>
+  | readonly [parameters: string, run: (self: Self, args: Record<string, Value | undefined>) => Value];
+
+/** The methods of a table by their names. A parameter with a question mark may be left out. */
+export function methodsOf<Self>(
+  table: Readonly<Record<string, Declared<Self>>>,
+): ReadonlyMap<string, Method<Self>> {
+  const methods = Object.entries(table).map(([name, declared]): [string, Method<Self>] => {
+    if (typeof declared === 'function') return [name, declared];
+    const [text, run] = declared;
+    const written = text === '' ? [] : text.split(', ');
+    const required = written.filter((each) => !each.endsWith('?')).length;
+    const parameters = written.map((each) => each.replace('?', ''));
+    return [name, (self, args) => run(self, bind(name, args, parameters, required))];
+  });
+  return new Map(methods);
 }

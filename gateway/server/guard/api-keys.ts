@@ -6,7 +6,7 @@ import type { Caller } from '../../system/caller.ts';
 export type KeyRight = 'client' | 'admin';
 
 /** Who holds a key. */
-export interface KeyHolder {
+interface KeyHolder {
   readonly right: KeyRight;
   readonly caller: Caller;
 }
@@ -61,7 +61,7 @@ function find(keys: readonly KnownKey[], hash: Buffer): Caller | undefined {
   return found;
 }
 
-export interface KeyPaths {
+interface KeyPaths {
   readonly clients: string;
   /** Undefined if there are no admin keys. */
   readonly admins: string | undefined;

@@ -1,6 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import type { Context } from 'hono';
-import type { CacheSharing } from '../../config/cache-sharing.ts';
+import type { CacheSharing } from '../../config/serve-settings.ts';
 import type { GenerateRequest } from '../../runner/runner.ts';
 import { ANONYMOUS, type Caller } from '../../system/caller.ts';
 import type { KeyRight } from './api-keys.ts';

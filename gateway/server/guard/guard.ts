@@ -1,6 +1,6 @@
 import type { Context, Hono, MiddlewareHandler } from 'hono';
 import { cors } from 'hono/cors';
-import type { CacheSharing } from '../../config/cache-sharing.ts';
+import type { CacheSharing } from '../../config/serve-settings.ts';
 import { ApiError } from '../../errors/api-error.ts';
 import type { KeyCheck } from './api-keys.ts';
 import { cacheSaltOf, digestOf, keptDigestOf } from './caller.ts';

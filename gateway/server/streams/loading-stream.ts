@@ -7,7 +7,7 @@ import { eventStream } from './sse.ts';
 /** How often a waiting client is told how far its model is loaded. */
 export const progressIntervalMs = 1000;
 
-export interface LoadingStreamOptions {
+interface LoadingStreamOptions {
   readonly clock: Clock;
   /** The progress in a few words. */
   readonly progress: () => string;

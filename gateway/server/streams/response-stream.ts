@@ -20,7 +20,7 @@ export interface StreamEnv {
   stream?: ResponseStream;
 }
 
-export interface ResponseStreamOptions {
+interface ResponseStreamOptions {
   /** latin1 writes each character as a byte. */
   readonly encoding?: 'utf8' | 'latin1';
   /** Whether a comment breaks a long silence; for server-sent events. */

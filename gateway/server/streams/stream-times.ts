@@ -5,7 +5,7 @@ import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
 export const KEEP_ALIVE_INTERVAL_MS = 10_000;
 
 /** Nobody reads faster than this. Faster tokens are gathered into fewer writes. */
-export const READING_TOKENS_PER_SEC = 100;
+const READING_TOKENS_PER_SEC = 100;
 /** The time between two writes of a stream above that speed, and the longest that a token waits for its write. */
 export const GATHER_MS = 1000 / READING_TOKENS_PER_SEC;
 

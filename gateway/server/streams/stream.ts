@@ -8,7 +8,7 @@ declare module 'hono' {
   }
 }
 
-export interface StreamHooks {
+interface StreamHooks {
   /** The client has left. Must make the chunks end. */
   readonly onCancel: () => void;
   /** Called once, when nothing more will be sent. */

@@ -43,7 +43,7 @@ const file = z.object({
 
 export type AddedTokenJson = z.output<typeof addedToken>;
 export type PartJson = z.output<typeof part>;
-export type BpeJson = z.output<typeof bpe>;
+type BpeJson = z.output<typeof bpe>;
 export type TokenizerJson = Omit<z.output<typeof file>, 'model'> & { readonly model: BpeJson };
 
 /** Throws TokenizerError if something is missing or of another type. */

@@ -1,6 +1,6 @@
-import { stringify } from 'lossless-json';
 import { parseJson } from '../../../gateway/api/json.ts';
 import { type ExecuteRequest, parseExecuteRequest } from '../../../gateway/api/native/execute.ts';
+import { jsonText } from '../../../gateway/json/json-text.ts';
 import { RUNNEL } from '../engines/runnel.ts';
 import type { Figures, Subject } from '../interleave.ts';
 import { valueAt } from '../statistics.ts';
@@ -29,7 +29,7 @@ const EVERY_FIELD = {
   durable: false,
 };
 
-const encoded = (body: object): Uint8Array => new TextEncoder().encode(stringify(body));
+const encoded = (body: object): Uint8Array => new TextEncoder().encode(jsonText(body));
 
 export const BODIES = {
   every: encoded(EVERY_FIELD),

@@ -158,8 +158,8 @@ test('impossible arguments are refused', async () => {
   const cases: [string[], number, RegExp][] = [
     [[], 64, /inspect takes one MODEL/],
     [[TINY_MODEL, TINY_MODEL], 64, /inspect takes one MODEL/],
-    [[TINY_MODEL, '--batch', '0'], 64, /--batch must be a whole number from 1 to 1024, got "0"/],
-    [[TINY_MODEL, '--context', 'x'], 64, /--context must be a whole number from 2 to 1048576, got "x"/],
+    [[TINY_MODEL, '--batch', '0'], 64, /--batch must be a whole number between 1 and 1024, got 0/],
+    [[TINY_MODEL, '--context', 'x'], 64, /--context must be a whole number between 2 and 1048576, got "x"/],
     [[TINY_MODEL, '--context', '513'], 64, /--context is 513, but .* has a context of 512 tokens/],
     [['/nonexistent.gguf'], 66, /does not exist/],
   ];

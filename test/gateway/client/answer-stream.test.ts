@@ -1,9 +1,8 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { streamAnswer } from '../../../gateway/client/answer-stream.ts';
-import { eventData } from '../../../gateway/client/event-data.ts';
-import { firstModel } from '../../../gateway/client/served-model.ts';
-import { RefusedError, Server } from '../../../gateway/client/server.ts';
+import { eventData, streamAnswer } from '../../../gateway/client/answer-stream.ts';
+
+import { firstModel, RefusedError, Server } from '../../../gateway/client/server.ts';
 import { UnavailableError } from '../../../gateway/errors/exit-code.ts';
 import { OpenAiServer, writeEnd, writeText } from '../../fixtures/openai-server.ts';
 

@@ -17,7 +17,7 @@ const PATHS = {
   kill: 'M13 3 6 13.5h5L10 21l8-11h-5.5z',
 } as const;
 
-export type IconName = keyof typeof PATHS;
+type IconName = keyof typeof PATHS;
 
 export function Icon({ name }: { name: IconName }): VNode {
   return html`<svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d=${PATHS[name]} /></svg>`;

@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import type { CacheSharing } from '../../../../gateway/config/cache-sharing.ts';
+import type { CacheSharing } from '../../../../gateway/config/serve-settings.ts';
 import { AdmissionGate } from '../../../../gateway/models/admission-gate.ts';
 import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
 import { testApp } from '../../../fixtures/app.ts';
