@@ -45,7 +45,7 @@ export function createApp(deps: AppDeps): Hono {
     // If the queue is full, the request is refused before its body is read.
     app.post(path, async (c, next) => {
       // Of several models, only the body says which one is meant.
-      deps.models.sole?.runner.assertAcceptsRequests(sharerOf(c));
+      deps.models.single?.runner.assertAcceptsRequests(sharerOf(c));
       await next();
     });
   }

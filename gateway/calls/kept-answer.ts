@@ -163,7 +163,7 @@ export async function openAnswer(
 
 async function modelOfJob({ record }: DurableJob, deps: RouteDeps): Promise<Model> {
   // The sole model may have got another name since, or have none yet.
-  const model = await readServed(deps.models.sole ?? findModel(record.model, deps));
+  const model = await readServed(deps.models.single ?? findModel(record.model, deps));
   const { modelFile } = record;
   if (modelFile === model.file) return model;
   const message = `The model's file has changed since this job was begun, from ${modelFile} to ${model.file} (size, time and inode): its tokens can no longer be turned into text.`;

@@ -52,14 +52,14 @@ export async function useModel(
 ): Promise<Response> {
   const { clock = systemClock, models } = deps;
   const { name, failureEvent } = wanted;
-  const served = models.sole ?? findModel(name, deps);
+  const served = models.single ?? findModel(name, deps);
   let isAcquired = false;
   const answered = answerBy(c, deps, wanted, (usable) => {
     isAcquired = true;
     return answer(usable);
   });
   if (wanted.onFailed !== undefined) answered.catch(wanted.onFailed);
-  if (served.residency.state === 'loaded' || failureEvent === undefined) return answered;
+  if (served.loadState.state === 'loaded' || failureEvent === undefined) return answered;
   // During this wait the request can still be refused with an HTTP status.
   const isAnswered = await settlesWithin(answered.then(settled, settled), loadingNoticeMs, clock);
   if (isAnswered || isAcquired) return answered;
@@ -119,7 +119,7 @@ function refusingQuarantined(runner: Runner, { jobs }: Pick<RouteDeps, 'jobs'>):
 }
 
 /** The progress of loading in per cent, if it is known. */
-function progressOf({ residency: { state, progress } }: ServedModel): string {
+function progressOf({ loadState: { state, progress } }: ServedModel): string {
   if (state !== 'loading') return 'waiting';
   return progress === undefined ? 'loading' : `loading ${Math.floor(progress * 100)} %`;
 }

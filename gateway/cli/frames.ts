@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
 import { ProtocolError } from '../runner/protocol/frame.ts';
-import { type RecordedEntry, readRecording, snakeCase } from '../runner/protocol/recording.ts';
-import { escapeControls } from '../system/printable.ts';
+import { type RecordedEntry, readRecording } from '../runner/protocol/recording.ts';
+import { escapeControls, snakeCase } from '../system/printable.ts';
 import { command, jsonFlag } from './command.ts';
 
 /** The most items of a list that are shown, since prompts are long. */

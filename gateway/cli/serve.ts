@@ -149,6 +149,6 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
 /** The served models in a few words. */
 function modelsText(models: ModelRegistry, path: string | undefined): string {
   if (path !== undefined) return modelIdOf(path);
-  const numLoaded = models.all.filter(({ residency }) => residency.state === 'loaded').length;
+  const numLoaded = models.all.filter(({ loadState }) => loadState.state === 'loaded').length;
   return `${numLoaded} of ${models.all.length} models loaded`;
 }

@@ -110,7 +110,7 @@ export class Serving {
       shared: isAlone
         ? undefined
         : {
-            queue: this.#loader,
+            loader: this.#loader,
             memoryNeed: () => memoryNeedOf(path, this.#settings),
             onRefused: (reason) =>
               onEvent({ level: 'error', event: 'model_failed', reason, isRetriable: true }),

@@ -28,9 +28,7 @@ interface ApiErrorOptions {
   /** Machine-readable. On OpenAI routes it is sent as is, on native ones in upper case. */
   readonly code: string;
   readonly message: string;
-  /** The field at fault, if it is a single field. */
   readonly param?: string;
-  /** All fields at fault. */
   readonly fieldErrors?: readonly FieldError[];
   readonly retriable?: boolean;
   readonly retryAfterSec?: number | undefined;
@@ -84,7 +82,6 @@ export function shouldRetry({ status, retriable }: ApiError): boolean {
 /** How many characters of a wrong value an answer repeats. */
 const MAX_SHOWN_CHARACTERS = 64;
 
-/** The value as text, cut to MAX_SHOWN_CHARACTERS. */
 export function shown(value: unknown): string {
   const whole = String(value);
   return whole.length <= MAX_SHOWN_CHARACTERS ? whole : `${whole.slice(0, MAX_SHOWN_CHARACTERS)}…`;

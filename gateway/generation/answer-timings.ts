@@ -1,4 +1,4 @@
-import type { AnswerTimes } from '../runner/answer-times.ts';
+import type { AnswerTimes } from '../runner/runner.ts';
 
 /**
  * Times and token counts of one answer, under the names that clients see. Times are in milliseconds; null means that the answer

@@ -4,13 +4,11 @@ import {
   bytesOf,
   endKey,
   type JournalEntry,
-  type Journalled,
-  type KeptJob,
   pieceKey,
   startKey,
-  type TakenWrites,
   TOKENS_PER_PIECE,
-} from '../journal/journal.ts';
+} from '../journal/entry.ts';
+import type { Journalled, KeptJob, TakenWrites } from '../journal/journal.ts';
 import {
   type EndRecord,
   type Idempotency,
@@ -225,12 +223,13 @@ export class DurableJob implements Journalled {
     const { request, thinkingLimit: facts, stop, endsAtTimeLimit } = this.record;
     const { tokenIds } = this.log.content;
     const known = tokenIds.slice();
-    const begun = known.length === 0 ? {} : { begun: { tokenIds: known, numericsId: this.numericsId } };
+    const resumed =
+      known.length === 0 ? {} : { resumeFrom: { tokenIds: known, numericsId: this.numericsId } };
     const recorded: Pick<Runner, 'generate'> = {
       generate: (asked, sink): GenerationHandle => runner.generate(asked, this.#recording(sink)),
     };
     const limit = facts && { thinkingLimit: thinkingLimit(facts, tokenizer) };
-    const asked = { ...request, ...begun, ...limit, ...(vocabulary === undefined ? {} : { vocabulary }) };
+    const asked = { ...request, ...resumed, ...limit, ...(vocabulary === undefined ? {} : { vocabulary }) };
     const partial = endsAtTimeLimit ? new PartialAnswers() : undefined;
     const options = { tokenizer, stop, minTokens: request.minTokens, partial };
     let text: TextStream;

@@ -1,7 +1,8 @@
 import { ApiError, shown } from '../errors/api-error.ts';
 import type { Thinking, ThinkingLimitFacts } from '../generation/thinking-parser.ts';
 import { tokenBytesOf } from '../generation/token-bytes.ts';
-import type { Journal, JournalEntry, JournalStats } from '../journal/journal.ts';
+import type { JournalEntry } from '../journal/entry.ts';
+import type { Journal, JournalStats } from '../journal/journal.ts';
 import { JournalRefusal, JournalUnavailable } from '../journal/journal-error.ts';
 import { emptyContent, type Idempotency, type JobRecord } from '../journal/records.ts';
 import type { Model } from '../models/model.ts';
@@ -197,7 +198,7 @@ export class Jobs {
   async #keep(job: Job, { record, request, thinking, model, info, runner }: JobBegin): Promise<DurableJob> {
     job.signal.throwIfAborted();
     runner.assertCapacity([request]);
-    const { vocabulary, begun: _none, thinkingLimit, ...asked } = request;
+    const { vocabulary, resumeFrom: _none, thinkingLimit, ...asked } = request;
     const { caller, id, idempotency } = job;
     const whole: JobRecord = {
       ...record,

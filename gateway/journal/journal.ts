@@ -1,6 +1,15 @@
 import { randomBytes } from 'node:crypto';
-import { ANONYMOUS } from '../system/caller.ts';
 import { type Clock, systemClock, type Timer } from '../system/clock.ts';
+import {
+  bytesOf,
+  type Entry,
+  entryOf,
+  type JournalEntry,
+  KEY_LENGTH,
+  keyOf,
+  nameOf,
+  startKey,
+} from './entry.ts';
 import { JournalError, JournalRefusal, JournalUnavailable, passingReasonOf } from './journal-error.ts';
 import {
   type EndRecord,
@@ -13,8 +22,8 @@ import {
   unpackRecord,
   unpackStart,
 } from './records.ts';
-import { type Holding, NoRoom, type RoomBounds, roomFor } from './room.ts';
-import { JournalStore, SEAL_BYTES, type Write } from './store.ts';
+import { NoRoom, type RoomBounds, roomFor } from './room.ts';
+import { JournalStore, type Write } from './store.ts';
 import type { TokenLogContent } from './token-log.ts';
 
 /**
@@ -33,15 +42,6 @@ export const sweepMs = 10_000;
 const FORMAT = 2;
 const SECRET_BYTES = 32;
 
-/** A piece is written again with the tokens that follow until it has this many. */
-export const TOKENS_PER_PIECE = 32;
-/** Upper bounds: of a piece without its tokens, with key and seal; of one token's id; of the start and the end of a job. */
-const BYTES_PER_PIECE = 64;
-const BYTES_PER_ID = 5;
-const BYTES_PER_JOB = 1024;
-/** Additional bytes for each log-probability: that of the token and those of its alternatives. */
-const BYTES_PER_LOGPROB = 20;
-
 export interface JournalBounds extends RoomBounds {
   /** A job is kept this long after its end. A job that has not ended is given up this long after its beginning. */
   readonly keepMs: number;
@@ -59,25 +59,6 @@ export interface JournalOptions extends JournalBounds {
   readonly onDropped: (numBytes: number) => void;
 }
 
-/** What is known of a kept job without reading it from the disk. */
-export interface JournalEntry {
-  readonly key: string;
-  readonly caller: string;
-  readonly id: string;
-  readonly createdMs: number;
-  /** Same as JobRecord.idempotency.key. */
-  readonly idempotencyKey: string | undefined;
-  /** Milliseconds since 1970; undefined while the job has not ended. */
-  readonly endedMs: number | undefined;
-}
-
-interface Entry extends JournalEntry, Holding {
-  endedMs: number | undefined;
-  numBytes: number;
-  reservedBytes: number;
-}
-
-/** A job with something to be written. */
 export interface Journalled {
   readonly entry: JournalEntry;
   /** Returns the writes since the last call. end: set once, together with the last writes. */
@@ -320,7 +301,6 @@ export class Journal {
     for (const each of room) void this.#forget(each, false);
   }
 
-  /** Seconds until the first job that has ended is forgotten. */
   #nextForgottenSec(entries: readonly Entry[]): number {
     const { now, keepMs } = this.#options;
     const ends = entries.flatMap(({ endedMs }) => endedMs ?? []);
@@ -406,56 +386,6 @@ export class Journal {
       );
     this.#secret = Uint8Array.from(found.subarray(1));
   }
-}
-
-const NUMBER_DIGITS = 12;
-/** The length of a job's key. The letter after it says what the entry is: r the record, s the start, t a piece, z the end. */
-const KEY_LENGTH = 2 + NUMBER_DIGITS + 1;
-
-function keyOf(number: number): string {
-  return `j/${String(number).padStart(NUMBER_DIGITS, '0')}/`;
-}
-
-/** The key of the piece that begins at this token. Keys sort in the order of the tokens. */
-export function pieceKey({ key }: Pick<JournalEntry, 'key'>, from: number): string {
-  return `${key}t${String(from).padStart(NUMBER_DIGITS, '0')}`;
-}
-
-export function startKey({ key }: Pick<JournalEntry, 'key'>): string {
-  return `${key}s`;
-}
-
-export function endKey({ key }: Pick<JournalEntry, 'key'>): string {
-  return `${key}z`;
-}
-
-/** A caller is empty or a fixed number of hexadecimal digits, so two jobs never share a name. */
-function nameOf({ caller, id }: Pick<JournalEntry, 'caller' | 'id'>): string {
-  return `${caller} ${id}`;
-}
-
-/** recordBytes: the size of its record. */
-function entryOf(key: string, record: JobRecord, recordBytes: number): Entry {
-  const { caller, id, createdMs, idempotency, request } = record;
-  return {
-    ...{ key, caller, id, createdMs, idempotencyKey: idempotency?.key },
-    sharer: request.caller ?? ANONYMOUS,
-    ...{ endedMs: undefined, numBytes: 0, reservedBytes: mostBytes(record, recordBytes) },
-  };
-}
-
-/** The bytes that a job may grow to. recordBytes: the size of its record. */
-function mostBytes({ request: { maxTokens, topLogprobs } }: JobRecord, recordBytes: number): number {
-  const perToken =
-    topLogprobs === undefined
-      ? BYTES_PER_ID + BYTES_PER_PIECE / TOKENS_PER_PIECE
-      : BYTES_PER_ID + BYTES_PER_PIECE + BYTES_PER_LOGPROB * (1 + topLogprobs);
-  return recordBytes + BYTES_PER_JOB + maxTokens * perToken;
-}
-
-/** The bytes that a write adds to the store. */
-export function bytesOf(write: Write): number {
-  return write.key.length + (write.type === 'put' ? SEAL_BYTES + write.value.length : 0);
 }
 
 function sum(numbers: readonly number[]): number {

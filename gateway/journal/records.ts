@@ -1,53 +1,16 @@
 import { Packr, Unpackr } from 'msgpackr/pack';
 import * as z from 'zod';
 import type { ThinkingLimitFacts } from '../generation/thinking-parser.ts';
-import { type GenerateRequest, GenerationError, type TokenLogprobs } from '../runner/runner.ts';
+import {
+  type GenerateRequest,
+  GenerationError,
+  generationErrorCodes,
+  grammarKinds,
+  type TokenLogprobs,
+} from '../runner/runner.ts';
 import type { LogEnd, TokenLogContent } from './token-log.ts';
 
 /** What the journal keeps of a job, in MessagePack: the record of the request, pieces of its tokens, and its end. */
-
-/** What a job keeps of the header Idempotency-Key and the body of the request that began it. */
-export interface Idempotency {
-  /** A digest of the key and its caller: the same key of another caller is another one. */
-  readonly key: string;
-  /** A digest of the body. */
-  readonly body: string;
-}
-
-/** All that another process needs to continue a job and to write its events again. */
-export interface JobRecord {
-  /** As in callersOf(). A caller cannot find the jobs of others. */
-  readonly caller: string;
-  /** The job's id, unique for its caller. */
-  readonly id: string;
-  /** Milliseconds since 1970. */
-  readonly createdMs: number;
-  /** The model's name in the request; undefined for the default model. */
-  readonly model: string | undefined;
-  /** Model.file. With another file the token ids mean other text. */
-  readonly modelFile: string;
-  /** The numerics id of the runner that the job was begun for. */
-  readonly numericsId: string;
-  /** The request without the fields that another process makes again. */
-  readonly request: Omit<GenerateRequest, 'vocabulary' | 'begun' | 'thinkingLimit'>;
-  /** Absent: what is thought may be as long as the answer. */
-  readonly thinkingLimit?: ThinkingLimitFacts;
-  readonly stop: readonly string[];
-  /** Whether a time limit ends the job with the tokens it has, as a length limit would. */
-  readonly endsAtTimeLimit: boolean;
-  /** Absent without an Idempotency-Key. */
-  readonly idempotency?: Idempotency;
-  /** The route that the request came by: its API writes the events. */
-  readonly route: string;
-  /** The request's body as JSON, with a placeholder for its prompt, which no answer repeats. */
-  readonly body: string;
-  /** Of the answer alone: its ids are made from it. */
-  readonly uuid: string;
-  /** The id of the request; absent where an API has none. */
-  readonly requestId?: string;
-  /** The model's name, as the answer has it. */
-  readonly modelId: string;
-}
 
 export interface EndRecord {
   readonly end: LogEnd;
@@ -91,7 +54,7 @@ const sampling = z.strictObject({
 });
 
 const grammar = z.strictObject({
-  kind: z.enum(['json_schema', 'json_object', 'regex', 'ebnf', 'structural_tag']),
+  kind: z.enum(grammarKinds),
   source: z.string(),
   strict: z.boolean(),
 });
@@ -136,24 +99,56 @@ const thinkingLimit = z.strictObject({
   }),
 });
 
+/** What a job keeps of the header Idempotency-Key and the body of the request that began it. */
+const idempotency = z.strictObject({
+  /** A digest of the key and its caller: the same key of another caller is another one. */
+  key: z.string(),
+  body: z.string(),
+});
+export type Idempotency = Readonly<z.output<typeof idempotency>>;
+
 const jobRecord = z.strictObject({
+  /** As in callersOf(). A caller cannot find the jobs of others. */
   caller: z.string(),
   id: z.string(),
+  /** Milliseconds since 1970. */
   createdMs: z.number(),
-  model: z.string().nullable(),
+  /** The model's name in the request; undefined for the default model. */
+  model: z
+    .string()
+    .nullable()
+    .transform((name) => name ?? undefined),
+  /** Model.file. With another file the token ids mean other text. */
   modelFile: z.string(),
+  /** The numerics id of the runner that the job was begun for. */
   numericsId: z.string(),
   request,
+  /** Absent: what is thought may be as long as the answer. */
   thinkingLimit: thinkingLimit.exactOptional(),
   stop: z.array(z.string()),
+  /** Whether a time limit ends the job with the tokens it has, as a length limit would. */
   endsAtTimeLimit: z.boolean(),
-  idempotency: z.strictObject({ key: z.string(), body: z.string() }).exactOptional(),
+  /** Absent without an Idempotency-Key. */
+  idempotency: idempotency.exactOptional(),
+  /** The route that the request came by: its API writes the events. */
   route: z.string(),
+  /** The request's body as JSON, with a placeholder for its prompt, which no answer repeats. */
   body: z.string(),
+  /** Of the answer alone: its ids are made from it. */
   uuid: z.string(),
+  /** The id of the request; absent where an API has none. */
   requestId: z.string().exactOptional(),
   modelId: z.string(),
 });
+
+/** All that another process needs to continue a job and to write its events again. */
+export interface JobRecord
+  extends Readonly<Omit<z.output<typeof jobRecord>, 'request' | 'thinkingLimit' | 'stop'>> {
+  /** The request without the fields that another process makes again. */
+  readonly request: Omit<GenerateRequest, 'vocabulary' | 'resumeFrom' | 'thinkingLimit'>;
+  readonly thinkingLimit?: ThinkingLimitFacts;
+  readonly stop: readonly string[];
+}
 
 export function packRecord(record: JobRecord): Uint8Array {
   const { model = null, request: asked } = record;
@@ -167,8 +162,7 @@ export function packRecord(record: JobRecord): Uint8Array {
 
 /** Throws if the bytes are not a job record. */
 export function unpackRecord(bytes: Uint8Array): JobRecord {
-  const { model, ...record } = jobRecord.parse(unpackr.unpack(bytes));
-  return { ...record, model: model ?? undefined };
+  return jobRecord.parse(unpackr.unpack(bytes));
 }
 
 const startRecord = z.strictObject({ n: uint, k: uint });
@@ -226,24 +220,12 @@ export function unpackPiece(bytes: Uint8Array, content: TokenLogContent): void {
   for (const [index, numericsId] of c ?? []) continuations.push({ index, numericsId });
 }
 
-const errorCodes = [
-  'INVALID_REQUEST',
-  'CANCELLED',
-  'TIMEOUT',
-  'OUT_OF_MEMORY',
-  'QUEUE_FULL',
-  'NOT_READY',
-  'INFERENCE_FAILED',
-  'GRAMMAR_FAILED',
-  'RUNNER_CRASHED',
-] as const;
-
 const endRecord = z.strictObject({
   endedMs: z.number(),
   finish: z.enum(['stop_id', 'max_tokens', 'time_limit']).exactOptional(),
   isAlone: z.boolean().exactOptional(),
   error: z
-    .strictObject({ code: z.enum(errorCodes), message: z.string(), retriable: z.boolean() })
+    .strictObject({ code: z.enum(generationErrorCodes), message: z.string(), retriable: z.boolean() })
     .exactOptional(),
 });
 
@@ -263,7 +245,6 @@ export function unpackEnd(bytes: Uint8Array): EndRecord {
   return { endedMs, end: { kind: 'error', error: new GenerationError(code, message, { retriable }) } };
 }
 
-/** The content of a log before anything has come. */
 export function emptyContent({ topLogprobs }: Pick<GenerateRequest, 'topLogprobs'>): TokenLogContent {
   return {
     tokenIds: [],

@@ -5,7 +5,6 @@ import { SharedLimit } from '../system/shared-limit.ts';
 
 /** A kept job, as far as others want its room. */
 export interface Holding {
-  /** Whose share it takes. */
   readonly sharer: Caller;
   /** Milliseconds since 1970; undefined while the job has not ended: it is then not forgotten. */
   readonly endedMs: number | undefined;
@@ -20,9 +19,7 @@ export interface RoomBounds {
   readonly maxBytes: number;
 }
 
-/** What is in the way of one more job. */
 export class NoRoom {
-  /** A sentence. */
   readonly message: string;
   /** Whether it would be in the way of an empty journal too. */
   readonly isForever: boolean;
@@ -51,7 +48,6 @@ export function roomFor<Job extends Holding>(
   );
 }
 
-/** What would be kept with one more job. */
 class Room<Job extends Holding> {
   readonly #one: Holding;
   readonly #jobs: SharedLimit;
@@ -81,17 +77,15 @@ class Room<Job extends Holding> {
   }
 
   get isInQuota(): boolean {
-    return this.#hasJobsInQuota && this.#hasBytesInQuota;
+    const { quotas } = this.#one.sharer;
+    return (
+      this.#holdsAtMost(this.#jobs, quotas?.journalJobs) &&
+      this.#holdsAtMost(this.#bytes, quotas?.journalBytes)
+    );
   }
 
-  get #hasJobsInQuota(): boolean {
-    const { sharer } = this.#one;
-    return this.#jobs.heldBy(sharer) <= (sharer.quotas?.journalJobs ?? Number.POSITIVE_INFINITY);
-  }
-
-  get #hasBytesInQuota(): boolean {
-    const { sharer } = this.#one;
-    return this.#bytes.heldBy(sharer) <= (sharer.quotas?.journalBytes ?? Number.POSITIVE_INFINITY);
+  #holdsAtMost(resource: SharedLimit, quota = Number.POSITIVE_INFINITY): boolean {
+    return resource.heldBy(this.#one.sharer) <= quota;
   }
 
   /** Undefined if it is never enough. */
@@ -116,12 +110,12 @@ class Room<Job extends Holding> {
     const whole = { jobs: this.#jobs.total - 1, bytes: this.#bytes.total - numBytes };
     for (const each of this.#ended) if (this.#isOwn(each)) this.#release(each);
     const own = { jobs: this.#jobs.heldBy(sharer) - 1, bytes: this.#bytes.heldBy(sharer) - numBytes };
-    if (!this.#hasJobsInQuota)
+    if (!this.#holdsAtMost(this.#jobs, journalJobs))
       return new NoRoom(
         `The caller "${sharer.name}" has ${own.jobs} unfinished jobs in the journal, and one more would exceed its quota of ${journalJobs} (max-journal-jobs in the keys file).`,
         false,
       );
-    if (!this.#hasBytesInQuota)
+    if (!this.#holdsAtMost(this.#bytes, journalBytes))
       return new NoRoom(
         `The unfinished jobs of the caller "${sharer.name}" may take ${own.bytes} bytes of the journal, and this one, which may take ${numBytes}, would exceed its quota of ${journalBytes} (max-journal-bytes in the keys file).`,
         isLarge,

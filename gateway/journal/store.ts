@@ -18,7 +18,6 @@ export type Write =
 export interface Stored {
   readonly key: string;
   readonly value: Uint8Array | null;
-  /** The size on disk, including key and seal. */
   readonly numBytes: number;
 }
 
@@ -127,7 +126,6 @@ export class JournalStore {
     );
   }
 
-  /** Waits for the writes under way. */
   close(): Promise<void> {
     return this.#db.close();
   }

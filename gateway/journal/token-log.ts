@@ -1,5 +1,5 @@
-import type { FirstOutput } from '../runner/answer-times.ts';
 import type {
+  FirstOutput,
   GenerationError,
   GenerationHandle,
   TokenBatch,
@@ -68,7 +68,6 @@ export class TokenLog {
     this.#deliver();
   }
 
-  /** Ends the log: nothing is appended afterwards. */
   end(end: LogEnd): void {
     if (this.#content.end !== undefined) return;
     this.#content.end = end;
@@ -105,11 +104,9 @@ class Reader implements GenerationHandle {
   readonly #content: TokenLogContent;
   readonly #sink: TokenSink;
   readonly #events: { readonly onSuspended: () => void; readonly onGone: () => void };
-  /** The index of the next token. */
   #next = 0;
   #isHeld = false;
   #isDelivering = false;
-  /** Whether the rest is to be given in the next turn. */
   #isWaiting = false;
   #isOver = false;
 
@@ -123,7 +120,6 @@ class Reader implements GenerationHandle {
     this.#events = events;
   }
 
-  /** Gives what has come and was not given yet. */
   deliver(): void {
     if (this.#isDelivering || this.#isWaiting) return;
     this.#isDelivering = true;

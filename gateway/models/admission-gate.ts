@@ -13,12 +13,10 @@ export interface AdmissionGateOptions {
   readonly maxWaitMs: number;
   /** Milliseconds since 1970, as in deadlines. */
   readonly now: () => number;
-  /** Called for each request that did not get in. */
   readonly onRefused: (error: GenerationError) => void;
   readonly clock?: Clock;
 }
 
-/** A request that waits at the gate. */
 export interface Waiter {
   /** Milliseconds since 1970 after which the request need not get in any more. */
   readonly deadlineMs: number | undefined;
@@ -82,7 +80,6 @@ export class AdmissionGate {
     for (const letIn of this.#waiting) letIn();
   }
 
-  /** Resolves when no request is inside. */
   emptied(): Promise<void> {
     if (this.#numInside === 0) return Promise.resolve();
     return new Promise((resolve) => this.#emptied.push(resolve));

@@ -18,7 +18,6 @@ export class FileWindow {
   readonly #fd: number;
   readonly #fileBytes: number;
   #window = Buffer.alloc(0);
-  /** Offset in the file of the window's first byte. */
   #windowOffset = 0;
   #position = 0;
 
@@ -95,11 +94,10 @@ export class FileWindow {
 
   /** Moves past the next bytes and returns where they start in the window, which is refilled if it does not hold them all. */
   #advance(length: number): number {
-    if (length > this.remainingBytes) {
+    if (length > this.remainingBytes)
       throw new EndOfFileError(
         `${length} bytes are announced at offset ${this.#position}, but the file ends ${this.remainingBytes} bytes later`,
       );
-    }
     let at = this.#position - this.#windowOffset;
     if (at + length > this.#window.length) {
       this.#refill(length);
@@ -115,11 +113,10 @@ export class FileWindow {
     let filled = 0;
     while (filled < window.length) {
       const read = readSync(this.#fd, window, filled, window.length - filled, this.#position + filled);
-      if (read === 0) {
+      if (read === 0)
         throw new EndOfFileError(
           `the file ended at offset ${this.#position + filled} while it was being read`,
         );
-      }
       filled += read;
     }
     this.#window = window;

@@ -20,7 +20,6 @@ import {
 } from '../tokenizer/vocabulary.ts';
 import type { Metadata } from './metadata.ts';
 
-/** Values of tokenizer.ggml.token_type. */
 const types = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
 /** Keys of tokens that begin or end something. They are control tokens, whatever type the file gives them. */
 const controlKeys = ['bos', 'eos', 'eot', 'eom'].map((name) => `tokenizer.ggml.${name}_token_id`);
@@ -36,11 +35,10 @@ export interface GgufTokenizer {
 /** Throws TokenizerError, or MetadataError for a key that is missing or has another type. */
 export function tokenizerOfGguf(metadata: Metadata): GgufTokenizer {
   const kind = metadata.string('tokenizer.ggml.model');
-  if (kind !== 'gpt2' && kind !== 'llama') {
+  if (kind !== 'gpt2' && kind !== 'llama')
     throw new TokenizerError(
       `its tokenizer is of the kind ${kind}; gpt2 (byte-level BPE) and llama (SentencePiece) are supported`,
     );
-  }
   const pre = kind === 'gpt2' ? preTokenizerOf(metadata.string('tokenizer.ggml.pre')) : undefined;
   const tokens = metadata.texts('tokenizer.ggml.tokens');
   if (tokens.starts.length === 1) throw new TokenizerError('its vocabulary is empty');
@@ -99,11 +97,10 @@ function sentencePiece(metadata: Metadata, vocabulary: Vocabulary) {
   const { texts, index, byteIds } = vocabulary;
   const scores = metadata.optionalFloat32Array('tokenizer.ggml.scores');
   const numTokens = texts.starts.length - 1;
-  if (scores?.length !== numTokens) {
+  if (scores?.length !== numTokens)
     throw new TokenizerError(
       `tokenizer.ggml.scores has ${scores?.length ?? 0} entries for ${numTokens} tokens`,
     );
-  }
   if (scores.some(Number.isNaN))
     throw new TokenizerError('tokenizer.ggml.scores has an entry that is not a number');
   if (new TextIndex(texts, index).find(Uint8Array.of(0x20), 0, 1) === -1 && byteIds[0x20] === -1)
@@ -124,9 +121,8 @@ function sentencePiece(metadata: Metadata, vocabulary: Vocabulary) {
 function rolesOf(metadata: Metadata, tokens: PackedTexts, hasBytes: boolean): Uint8Array {
   const numTokens = tokens.starts.length - 1;
   const given = metadata.optionalInt32Array('tokenizer.ggml.token_type');
-  if (given !== undefined && given.length !== numTokens) {
+  if (given !== undefined && given.length !== numTokens)
     throw new TokenizerError(`tokenizer.ggml.token_type has ${given.length} entries for ${numTokens} tokens`);
-  }
   const role = new Uint8Array(numTokens);
   for (let id = 0; id < numTokens; id++) {
     const type = given?.[id] ?? types.normal;
@@ -169,9 +165,8 @@ function addedTokens(tokens: PackedTexts, role: Uint8Array): AddedToken[] {
 
 function tokenId(metadata: Metadata, key: string, vocabSize: number): number | undefined {
   const id = metadata.optionalUint32(key);
-  if (id !== undefined && id >= vocabSize) {
+  if (id !== undefined && id >= vocabSize)
     throw new TokenizerError(`${key} is ${id}, but the vocabulary has ${vocabSize} tokens`);
-  }
   return id;
 }
 

@@ -31,7 +31,6 @@ export const limits = {
 } as const;
 /** First guess of the mean length of the strings in an array. */
 const guessedStringBytes = 8;
-/** The alignment if the file does not give one. */
 const defaultAlignmentBytes = 32;
 
 /** The file breaks the format. The message has no path; whoever opened the file adds it. */
@@ -45,16 +44,13 @@ export class GgufError extends Error {
  */
 export function readGguf(fd: number, fileBytes: number): Metadata {
   const file = new FileWindow(fd, fileBytes);
-  if (file.remainingBytes < 4 || file.uint32() !== magic) {
+  if (file.remainingBytes < 4 || file.uint32() !== magic)
     throw new GgufError('it does not begin with the letters GGUF');
-  }
   const version = file.uint32();
-  if (version === 0x0300_0000 || version === 0x0200_0000) {
+  if (version === 0x0300_0000 || version === 0x0200_0000)
     throw new GgufError('it is big-endian, which is not supported');
-  }
-  if (version !== 2 && version !== 3) {
+  if (version !== 2 && version !== 3)
     throw new GgufError(`its GGUF version is ${version}; 2 and 3 are supported`);
-  }
   const numTensors = count(file.uint64(), limits.tensors, 'tensors');
   const numEntries = count(file.uint64(), limits.metadataEntries, 'metadata entries');
 
@@ -70,9 +66,8 @@ function readMetadata(file: FileWindow, numEntries: number): Metadata {
     if (typeof key !== 'string') throw new GgufError(`the name of metadata entry ${i} is not UTF-8`);
     if (values.has(key)) throw new GgufError(`the key ${key} appears twice`);
     values.set(key, readValue(file, key));
-    if (file.position > limits.metadataBytes) {
+    if (file.position > limits.metadataBytes)
       throw new GgufError(`its metadata exceeds ${limits.metadataBytes} bytes at the key ${key}`);
-    }
   }
   return new Metadata(values);
 }
@@ -158,11 +153,10 @@ function checkBool(byte: number, key: string): number {
 function alignmentOf(metadata: Metadata): number {
   const alignment = metadata.optionalUint32('general.alignment') ?? defaultAlignmentBytes;
   const isPowerOfTwo = alignment > 0 && (alignment & (alignment - 1)) === 0;
-  if (!isPowerOfTwo || alignment > limits.alignmentBytes) {
+  if (!isPowerOfTwo || alignment > limits.alignmentBytes)
     throw new GgufError(
       `general.alignment is ${alignment}; it has to be a power of two up to ${limits.alignmentBytes}`,
     );
-  }
   return alignment;
 }
 
@@ -214,21 +208,19 @@ function checkTensors(file: FileWindow, numTensors: number, alignment: number, f
     const range = readTensor(file, i);
     if (names.has(range.name)) throw new GgufError(`the tensor ${range.name} appears twice`);
     names.add(range.name);
-    if (range.offset % BigInt(alignment) !== 0n) {
+    if (range.offset % BigInt(alignment) !== 0n)
       throw new GgufError(
         `the tensor ${range.name} is at offset ${range.offset}, not a multiple of ${alignment}`,
       );
-    }
     ranges.push(range);
   }
   const dataStart = BigInt(Math.ceil(file.position / alignment) * alignment);
   for (const { name, offset, bytes } of ranges) {
     const end = dataStart + offset + bytes;
-    if (end > BigInt(fileBytes)) {
+    if (end > BigInt(fileBytes))
       throw new GgufError(
         `it is ${fileBytes} bytes long, but its tensor ${name} ends at ${end}: it is truncated`,
       );
-    }
   }
 }
 
@@ -236,11 +228,10 @@ function readTensor(file: FileWindow, index: number): TensorRange {
   const name = readString(file, limits.tensorNameBytes, `the name of tensor ${index}`);
   if (typeof name !== 'string') throw new GgufError(`the name of tensor ${index} is not UTF-8`);
   const numDimensions = file.uint32();
-  if (numDimensions < 1 || numDimensions > limits.dimensions) {
+  if (numDimensions < 1 || numDimensions > limits.dimensions)
     throw new GgufError(
       `the tensor ${name} has ${numDimensions} dimensions; 1 to ${limits.dimensions} are supported`,
     );
-  }
   // The product of four 64-bit numbers fits only a bigint.
   const dimensions = Array.from({ length: numDimensions }, () => file.uint64());
   const layout = tensorLayouts.get(file.uint32());
@@ -248,11 +239,10 @@ function readTensor(file: FileWindow, index: number): TensorRange {
   if (layout === undefined) return { name, offset, bytes: 0n };
 
   const [rowElements = 0n] = dimensions;
-  if (rowElements % BigInt(layout.blockElements) !== 0n) {
+  if (rowElements % BigInt(layout.blockElements) !== 0n)
     throw new GgufError(
       `the tensor ${name} has rows of ${rowElements}, not a multiple of ${layout.blockElements}`,
     );
-  }
   const elements = dimensions.reduce((product, dimension) => product * dimension, 1n);
   if (elements === 0n) throw new GgufError(`the tensor ${name} has no elements`);
   return { name, offset, bytes: (elements / BigInt(layout.blockElements)) * BigInt(layout.blockBytes) };

@@ -102,7 +102,6 @@ export class LoadedModel {
       : { ...status, state: 'recovering', reason, retryAfterSec };
   }
 
-  /** The same as RunnerPool.stop(). */
   async stop(drainMs: number): Promise<void> {
     this.#deployed.launch.leave?.();
     await this.pool.stop(drainMs);

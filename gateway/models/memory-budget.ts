@@ -10,10 +10,9 @@ export interface Resident {
   readonly isBusy: boolean;
   /** It is being unloaded, or will be when its requests are done. */
   readonly isLeaving: boolean;
-  /** It is never unloaded for another model. */
   readonly isPinned: boolean;
   /** A client has asked for it to be unloaded, and nobody has used it since. */
-  readonly isDismissed: boolean;
+  readonly isUnloadRequested: boolean;
 }
 
 export interface Wanted {
@@ -55,15 +54,15 @@ export function roomFor<R extends Resident>(
   });
 }
 
-/** The models that nobody uses, and that were dismissed or have not been used for keepAliveMs. */
+/** The models that nobody uses, and that shall be unloaded or have not been used for keepAliveMs. */
 export function idleFor<R extends Resident>(
   residents: readonly R[],
   keepAliveMs: number,
   nowMs: number,
 ): readonly R[] {
   return residents.filter(
-    ({ isPinned, isBusy, isLeaving, isDismissed, lastUsedMs }) =>
-      !isPinned && !isBusy && !isLeaving && (isDismissed || nowMs - lastUsedMs >= keepAliveMs),
+    ({ isPinned, isBusy, isLeaving, isUnloadRequested, lastUsedMs }) =>
+      !isPinned && !isBusy && !isLeaving && (isUnloadRequested || nowMs - lastUsedMs >= keepAliveMs),
   );
 }
 

@@ -41,7 +41,6 @@ export const numberArrays = {
   float64: Float64Array,
 } as const;
 
-/** The numbers of an array, all of one type. */
 type NumberArray = (typeof numberArrays)[NumberType]['prototype'];
 
 export type GgufValue =

@@ -14,7 +14,6 @@ export interface CatalogueEntry {
   readonly licence: string;
   /** The source: a wheel on the Python package index that holds the model file. */
   readonly wheel: { readonly requirement: string; readonly bytes: number; readonly sha256: string };
-  /** The model file in the wheel. */
   readonly member: { readonly path: string; readonly bytes: number; readonly sha256: string };
 }
 
@@ -126,7 +125,6 @@ function namesIn(snapshots: string, repoName: string): string[] {
   return [...new Set([repoName, ...names])];
 }
 
-/** Empty if there is no such folder. */
 function entriesOf(folder: string): string[] {
   return existsSync(folder) ? readdirSync(folder) : [];
 }

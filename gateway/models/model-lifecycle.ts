@@ -4,7 +4,6 @@
  * may begin and when the model must leave. A model that is alone has the memory for itself: it is loaded at the start and stays.
  */
 
-import { CountersOverLives } from '../runner/protocol/scheduler-stats.ts';
 import {
   type GenerateRequest,
   GenerationError,
@@ -21,17 +20,16 @@ import type { Caller } from '../system/caller.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
 import type { AdmissionGate } from './admission-gate.ts';
 import type { Deployment, Loaded } from './loaded-model.ts';
+import { Loads } from './loads.ts';
 import type { Resident } from './memory-budget.ts';
 import { type Model, modelIdOf } from './model.ts';
 import {
-  absent,
-  HOLDING,
+  type LoadState,
+  loadStateOf,
   type ModelPhase,
-  type Residency,
-  residencyIn,
+  phaseFacts,
   statusIn,
   statusWhileReplacing,
-  TAKING,
 } from './model-phase.ts';
 import { ModelReplacement } from './model-replacement.ts';
 import { type ModelFiles, ModelSlot } from './model-slot.ts';
@@ -60,8 +58,7 @@ export interface LoadedHooks {
 
 /** What a model that shares the memory with others is loaded by. */
 export interface SharedMemory {
-  /** Decides when it is loaded. */
-  readonly queue: LoadQueue;
+  readonly loader: Loader;
   /** The memory that a load takes, or a sentence that says why the model cannot be loaded. Called before each load. */
   readonly memoryNeed: () => Promise<MemoryNeed | string>;
   /** Called when a load was refused before it began. */
@@ -93,12 +90,12 @@ export interface ModelLifecycleOptions {
   readonly clock?: Clock;
 }
 
-/** Decides when models are loaded; ModelLoader implements it. */
-export interface LoadQueue {
-  /** need: the memory that it takes, or why it cannot be loaded. */
-  enqueue(model: ModelLifecycle, need: Promise<MemoryNeed | string>): void;
-  /** A model was dismissed. */
-  onDismissed(): void;
+/** What a model needs of the ModelLoader, which needs the model. */
+interface Loader {
+  /** Loads the model when its memory is free. need: the memory that it takes, or why it cannot be loaded. */
+  enqueue(model: ModelLifecycle, need: Promise<MemoryNeed | string>): Promise<void>;
+  /** Unloads what nobody uses and shall be unloaded. */
+  unloadUnused(): void;
   /** Memory has become free, or the need for it has changed. */
   onChange(): void;
 }
@@ -106,40 +103,41 @@ export interface LoadQueue {
 export class ModelLifecycle implements Runner {
   /** The runner for routes. While no runner process exists, its status says why. */
   readonly runner: Runner;
+  readonly path: string;
+  /** Where requests wait until the model takes them. */
+  readonly gate: AdmissionGate;
+  /** Whether it is loaded at the start and never unloaded. A single model is. */
+  readonly isPinned: boolean;
   readonly #options: ModelLifecycleOptions;
-  /** Undefined if the model is alone. */
   readonly #shared: SharedMemory | undefined;
   readonly #clock: Clock;
   #phase: ModelPhase = 'unloaded';
   /** What the model is read into, with a runner or without. */
   readonly #slot: ModelSlot;
-  #loaded: Loaded | undefined;
-  /** Set in the phase `replacing`. */
+  readonly #loads = new Loads();
   #replacement: ModelReplacement | undefined;
   /** Settles when the last file that a change asked for has been read. */
   #looked: Promise<unknown> = Promise.resolve();
-  /** Why the last load failed, and when. */
   #failure = { reason: '', atMs: 0 };
   #need: MemoryNeed | undefined;
   /** RunnerInfo.modelIdentity of the file for which the need was determined. */
   #measured: string | undefined;
   #lastUsedMs: number;
-  #isDismissed = false;
+  #isUnloadRequested = false;
   #numDeadRunners = 0;
-  readonly #counters = new CountersOverLives();
-  /** Restarts in the loads that have ended. */
-  #pastRestarts = 0;
-  #unloaded: Promise<void> = Promise.resolve();
 
   constructor(options: ModelLifecycleOptions) {
     this.#options = options;
+    this.path = options.path;
+    this.gate = options.gate;
+    this.isPinned = options.isPinned;
     this.#shared = options.shared;
     this.#slot = new ModelSlot(options.path, options.files);
     this.#clock = options.clock ?? systemClock;
     this.#lastUsedMs = this.#clock.now();
     this.runner = options.runnerOf(this);
     if (this.#shared === undefined) this.#make();
-    else options.gate.close();
+    else this.gate.close();
   }
 
   /** For messages and the log: the first name, or the path where no names were given. */
@@ -158,38 +156,24 @@ export class ModelLifecycle implements Runner {
     return this.model?.created ?? this.#options.created();
   }
 
-  get path(): string {
-    return this.#options.path;
-  }
-
-  /** Where requests wait until the model takes them. */
-  get gate(): AdmissionGate {
-    return this.#options.gate;
-  }
-
-  /** Whether it is loaded at the start and never unloaded. A single model is. */
-  get isPinned(): boolean {
-    return this.#options.isPinned;
-  }
-
-  /** Undefined while the model is not loaded. */
   get model(): Model | undefined {
-    return this.#loaded?.model;
+    return this.#loads.current?.model;
   }
 
-  get residency(): Residency {
+  get loadState(): LoadState {
     const status = this.status();
-    return { state: residencyIn(this.#phase, status), progress: status.loadProgress, reason: status.reason };
+    const state = phaseFacts[this.#phase].loadState ?? loadStateOf(status);
+    return { state, progress: status.loadProgress, reason: status.reason };
   }
 
   /** How the model uses memory; undefined while it takes none. */
   get resident(): (Resident & { readonly kind: string }) | undefined {
-    if (this.#need === undefined || (!HOLDING.includes(this.#phase) && this.#loaded === undefined))
-      return undefined;
+    const { holdsMemory = this.#loads.current !== undefined } = phaseFacts[this.#phase];
+    if (this.#need === undefined || !holdsMemory) return undefined;
     const { kind, bytes } = this.#need;
     return {
       ...{ name: this.name, kind, bytes, lastUsedMs: this.#lastUsedMs, isPinned: this.isPinned },
-      isDismissed: this.#isDismissed,
+      isUnloadRequested: this.#isUnloadRequested,
       isBusy: this.#isBusy,
       isLeaving: this.#phase !== 'loading' && this.#phase !== 'serving' && this.#phase !== 'replacing',
     };
@@ -206,42 +190,40 @@ export class ModelLifecycle implements Runner {
 
   /** Requests that are being prepared, or are with the runners. */
   get #numUsers(): number {
-    return this.gate.numInside + (this.#loaded?.status().openRequests ?? 0);
+    return this.gate.numInside + (this.#loads.current?.status().openRequests ?? 0);
   }
 
-  /** Resolves when nobody uses the model. */
   async #whenUnused(loaded: Loaded): Promise<void> {
     await this.gate.emptied();
     await loaded.pool.whenIdle();
   }
 
-  /** Starts a model that is loaded at the start. */
   start(): void {
-    if (this.#shared === undefined) this.#loaded?.pool.start();
-    else this.want();
+    if (this.#shared === undefined) this.#loads.current?.pool.start();
+    else this.requestLoad();
   }
 
   /** Starts to load the model if it is not loaded. Requests that enter the gate then wait for it. */
-  want(): void {
+  requestLoad(): void {
     this.#lastUsedMs = this.#clock.now();
-    this.#isDismissed = false;
+    this.#isUnloadRequested = false;
     const isWanted =
       this.#phase === 'unloaded' ||
-      (this.#phase === 'failed' && this.#loaded === undefined && this.#retryInMs <= 0);
+      (this.#phase === 'failed' && this.#loads.current === undefined && this.#retryInMs <= 0);
     if (!isWanted) return;
     this.#phase = 'queued';
     this.gate.close();
-    this.#shared?.queue.enqueue(this, this.#shared.memoryNeed());
+    void this.#shared?.loader.enqueue(this, this.#shared.memoryNeed());
   }
 
   /**
    * Has the model unloaded once nobody uses it and nobody waits for it. It keeps taking requests, and stays if one comes before
    * that. Returns false if it is pinned, and so stays.
    */
-  dismiss(): boolean {
+  requestUnload(): boolean {
     if (this.isPinned) return false;
-    this.#isDismissed = true;
-    this.#shared?.queue.onDismissed();
+    this.#isUnloadRequested = true;
+    this.#shared?.loader.unloadUnused();
     return true;
   }
 
@@ -269,7 +251,7 @@ export class ModelLifecycle implements Runner {
   look(keepAliveMs: number): void {
     const nowMs = this.#clock.now();
     if (this.#isBusy) this.#lastUsedMs = nowMs;
-    if (this.#loaded === undefined && nowMs - this.#lastUsedMs >= keepAliveMs) this.#slot.close();
+    if (this.#loads.current === undefined && nowMs - this.#lastUsedMs >= keepAliveMs) this.#slot.close();
   }
 
   /** Begins to load the model, which takes its memory from now on. */
@@ -285,15 +267,16 @@ export class ModelLifecycle implements Runner {
       this.#refuse(error instanceof Error ? error.message : String(error));
       return;
     }
-    this.#loaded?.pool.start();
+    this.#loads.current?.pool.start();
   }
 
   #make(): void {
-    this.#loaded = this.#options.loadedOf(this.#slot, {
+    const loaded = this.#options.loadedOf(this.#slot, {
       onServed: (info) => this.#onServed(info),
       onEvent: (event) => this.#onEvent(event),
       cache: this.#need?.cache,
     });
+    this.#loads.begin(loaded);
     if (this.#shared === undefined) this.#phase = 'serving';
   }
 
@@ -307,7 +290,7 @@ export class ModelLifecycle implements Runner {
     this.#failure = { reason, atMs: this.#clock.now() };
     this.#phase = 'failed';
     this.gate.open();
-    void this.#endLoaded().then(() => this.#shared?.queue.onChange());
+    void this.#loads.end().then(() => this.#shared?.loader.onChange());
   }
 
   /**
@@ -315,7 +298,7 @@ export class ModelLifecycle implements Runner {
    * not loaded or is being unloaded already.
    */
   drain(): boolean {
-    const loaded = this.#loaded;
+    const loaded = this.#loads.current;
     if (this.#phase !== 'serving' || loaded === undefined) return false;
     this.#phase = 'leaving';
     this.gate.close();
@@ -328,11 +311,11 @@ export class ModelLifecycle implements Runner {
     if (this.#phase !== 'serving' && this.#phase !== 'leaving') return false;
     this.#phase = 'unloading';
     this.gate.close();
-    void this.#endLoaded().then(() => {
+    void this.#loads.end().then(() => {
       if (this.#phase !== 'unloading') return;
       this.#phase = 'unloaded';
-      this.#shared?.queue.onChange();
-      if (this.gate.numWaiting > 0) this.want();
+      this.#shared?.loader.onChange();
+      if (this.gate.numWaiting > 0) this.requestLoad();
     });
     return true;
   }
@@ -362,14 +345,13 @@ export class ModelLifecycle implements Runner {
    * Returns false if the model is being replaced or leaves.
    */
   switchBackend(launch: Deployment['launch']): boolean {
-    if (this.#phase !== 'serving' || this.#loaded === undefined) return false;
-    this.#replace(this.#loaded, { slot: this.#loaded.slot, launch });
+    if (this.#phase !== 'serving' || this.#loads.current === undefined) return false;
+    this.#replace(this.#loads.current, { slot: this.#loads.current.slot, launch });
     return true;
   }
 
-  /** What serves the model, if it can be replaced. */
   get #replaceable(): Loaded | undefined {
-    return this.#phase === 'serving' || this.#phase === 'replacing' ? this.#loaded : undefined;
+    return this.#phase === 'serving' || this.#phase === 'replacing' ? this.#loads.current : undefined;
   }
 
   #changeTo(loaded: Loaded, target: Deployment): Promise<string | undefined> {
@@ -396,7 +378,6 @@ export class ModelLifecycle implements Runner {
       drainMs: this.#options.drainMs,
       clock: this.#clock,
       log: this.#options.log,
-      numOpen: () => loaded.status().openRequests,
       whenUnused: () => this.#whenUnused(loaded),
       onEnd: () => this.#onReplaced(),
     });
@@ -406,33 +387,32 @@ export class ModelLifecycle implements Runner {
   #onReplaced(): void {
     this.#replacement = undefined;
     if (this.#phase !== 'replacing') return;
+    this.#serve();
+  }
+
+  /** Lets requests go to the runners. */
+  #serve(): void {
     this.#phase = 'serving';
     this.gate.open();
     // Requests that waited must come in before anybody may close the gate again.
-    this.#clock.after(0, () => this.#shared?.queue.onChange());
+    this.#clock.after(0, () => this.#shared?.loader.onChange());
   }
 
   /** Stops for good: open requests may finish for at most drainMs, and new ones are refused. */
   async stop(drainMs: number): Promise<void> {
     this.#phase = 'stopped';
-    const stopped = this.#loaded?.stop(drainMs);
+    const stopped = this.#loads.current?.stop(drainMs);
     this.#replacement?.stop(STOPPING);
     this.gate.open();
     await stopped;
-    await this.#unloaded;
+    await this.#loads.whenEnded();
     this.#slot.close();
   }
 
   status(): RunnerStatus {
-    const status = this.#loaded?.status() ?? absent;
-    const { restarts, loadProgress } = status;
-    this.#counters.update(status.counters);
-    const whole: RunnerStatus = {
-      ...status,
-      openRequests: status.openRequests + this.gate.numWaiting,
-      restarts: this.#pastRestarts + restarts,
-      counters: this.#counters.sum(),
-    };
+    const status = this.#loads.status();
+    const { loadProgress } = status;
+    const whole = { ...status, openRequests: status.openRequests + this.gate.numWaiting };
     const replacement = this.#replacement;
     if (replacement !== undefined)
       return statusWhileReplacing(whole, replacement.change, replacement.isOther);
@@ -458,12 +438,13 @@ export class ModelLifecycle implements Runner {
 
   /** Requests for a model that is not loaded are accepted: they wait at the gate. */
   assertAcceptsRequests(caller?: Caller): void {
-    if (!TAKING.includes(this.#phase) && this.gate.isClosed) return;
+    if (!phaseFacts[this.#phase].isTaking && this.gate.isClosed) return;
     this.#requireTaking().assertAcceptsRequests(caller);
   }
 
   #requireTaking(): Loaded['pool'] {
-    if (TAKING.includes(this.#phase) && this.#loaded !== undefined) return this.#loaded.pool;
+    if (phaseFacts[this.#phase].isTaking && this.#loads.current !== undefined)
+      return this.#loads.current.pool;
     const { reason = 'The runner is not ready.', retryAfterSec: seconds } = this.status();
     throw new GenerationError('NOT_READY', reason, {
       retriable: seconds !== undefined,
@@ -478,11 +459,8 @@ export class ModelLifecycle implements Runner {
     this.#measured = info.modelIdentity;
     if (isAnotherFile) void this.#measureAgain();
     if (this.#phase !== 'loading') return;
-    this.#phase = 'serving';
     this.#lastUsedMs = this.#clock.now();
-    this.gate.open();
-    // Requests that waited must come in before anybody may close the gate again.
-    this.#clock.after(0, () => this.#shared?.queue.onChange());
+    this.#serve();
   }
 
   /** A restarted runner has read a file that was replaced meanwhile, which may take more memory. */
@@ -492,7 +470,7 @@ export class ModelLifecycle implements Runner {
     // A sentence says why the model cannot be loaded. It is loaded, so the old need is kept.
     if (typeof need === 'string' || this.#need === undefined) return;
     this.#need = { ...need, kind: this.#need.kind };
-    this.#shared?.queue.onChange();
+    this.#shared?.loader.onChange();
   }
 
   #onEvent({ event, reason }: RunnerEvent): void {
@@ -501,19 +479,5 @@ export class ModelLifecycle implements Runner {
     if (event !== 'model_failed' && this.#numDeadRunners < maxFruitlessStarts) return;
     // The supervisor is still handling this event, so the failure comes after it.
     queueMicrotask(() => this.fail(String(reason)));
-  }
-
-  #endLoaded(): Promise<void> {
-    this.#unloaded = this.#unloaded.then(async () => {
-      const loaded = this.#loaded;
-      if (loaded === undefined) return;
-      await loaded.stop(0);
-      const { counters, restarts } = loaded.status();
-      this.#counters.update(counters);
-      this.#counters.endLife();
-      this.#pastRestarts += restarts;
-      this.#loaded = undefined;
-    });
-    return this.#unloaded;
   }
 }

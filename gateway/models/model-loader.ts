@@ -5,7 +5,7 @@
  */
 import { type Clock, systemClock, type Timer } from '../system/clock.ts';
 import { idleFor, roomFor } from './memory-budget.ts';
-import type { LoadQueue, MemoryNeed, ModelLifecycle } from './model-lifecycle.ts';
+import type { MemoryNeed, ModelLifecycle } from './model-lifecycle.ts';
 
 /** How often the loader looks for models that nobody uses. */
 export const lookMs = 1000;
@@ -27,11 +27,11 @@ interface Queued {
   readonly need: MemoryNeed;
 }
 
-export class ModelLoader implements LoadQueue {
+/** The models' Loader. */
+export class ModelLoader {
   readonly #options: ModelLoaderOptions;
   readonly #clock: Clock;
   readonly #models = new Set<ModelLifecycle>();
-  /** Models that wait for memory, each at most once. */
   #queued: Queued[] = [];
   /** Budget by kind of device, set when a model is first to be loaded there. */
   readonly #budgets = new Map<string, number>();
@@ -55,12 +55,15 @@ export class ModelLoader implements LoadQueue {
     this.onChange();
   }
 
-  enqueue(model: ModelLifecycle, need: Promise<MemoryNeed | string>): void {
-    void this.#enqueue(model, need);
-  }
-
-  onDismissed(): void {
-    this.#unloadUnused();
+  async enqueue(model: ModelLifecycle, asked: Promise<MemoryNeed | string>): Promise<void> {
+    const need = await asked;
+    if (this.#isStopped) return;
+    if (typeof need === 'string') {
+      model.fail(need);
+      return;
+    }
+    this.#queued.push({ model, need });
+    this.onChange();
   }
 
   onChange(): void {
@@ -78,23 +81,11 @@ export class ModelLoader implements LoadQueue {
     }
   }
 
-  /** Stops all models. */
   async stop(drainMs: number): Promise<void> {
     this.#isStopped = true;
     this.#timer?.cancel();
     this.#queued = [];
     await Promise.all([...this.#models].map((model) => model.stop(drainMs)));
-  }
-
-  async #enqueue(model: ModelLifecycle, asked: Promise<MemoryNeed | string>): Promise<void> {
-    const need = await asked;
-    if (this.#isStopped) return;
-    if (typeof need === 'string') {
-      model.fail(need);
-      return;
-    }
-    this.#queued.push({ model, need });
-    this.onChange();
   }
 
   /**
@@ -155,13 +146,14 @@ export class ModelLoader implements LoadQueue {
 
   #look(): void {
     for (const model of this.#models) model.look(this.#patienceMs);
-    this.#unloadUnused();
+    this.unloadUnused();
     this.#timer = this.#clock.after(lookMs, () => this.#look());
   }
 
-  #unloadUnused(): void {
+  unloadUnused(): void {
     const unused = idleFor(this.#residents(), this.#patienceMs, this.#clock.now());
-    for (const { model, isDismissed } of unused) this.#unload(model, false, isDismissed ? 'asked' : 'idle');
+    for (const { model, isUnloadRequested } of unused)
+      this.#unload(model, false, isUnloadRequested ? 'asked' : 'idle');
   }
 
   get #patienceMs(): number {

@@ -1,4 +1,3 @@
-import { countersOf } from '../runner/protocol/scheduler-stats.ts';
 import type { ModelChange, RunnerStatus } from '../runner/runner.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
 
@@ -18,20 +17,42 @@ export type ModelPhase =
   | 'failed'
   | 'stopped';
 
-/** The phases in which requests that were let in may go to the runners. */
-export const TAKING: readonly ModelPhase[] = ['serving', 'replacing', 'leaving'];
-
-/** The phases in which a model takes memory. */
-export const HOLDING: readonly ModelPhase[] = ['loading', ...TAKING, 'unloading'];
-
 /** Whether a model is in memory, for clients and operators. */
-export interface Residency {
+export interface LoadState {
   readonly state: 'loaded' | 'loading' | 'unloaded' | 'failed';
   /** 0 to 1 while the model loads; undefined if unknown. */
   readonly progress: number | undefined;
   /** A sentence; undefined when the state is loaded. */
   readonly reason: string | undefined;
 }
+
+interface PhaseFacts {
+  /** Undefined: the status of the runners tells. */
+  readonly loadState?: LoadState['state'];
+  /** Requests that were let in may go to the runners. */
+  readonly isTaking?: true;
+  readonly holdsMemory?: true;
+  /** Why requests do not go to a runner, to be put after the model's name. */
+  readonly reason?: string;
+}
+
+const taking: PhaseFacts = { isTaking: true, holdsMemory: true };
+const unloaded: PhaseFacts = {
+  loadState: 'unloaded',
+  reason: 'is not loaded; a request for it loads it',
+};
+
+export const phaseFacts: Readonly<Record<ModelPhase, PhaseFacts>> = {
+  unloaded,
+  queued: { loadState: 'loading', reason: 'waits for memory' },
+  loading: { loadState: 'loading', reason: 'is being loaded', holdsMemory: true },
+  serving: taking,
+  replacing: taking,
+  leaving: taking,
+  unloading: { ...unloaded, holdsMemory: true },
+  failed: { loadState: 'failed' },
+  stopped: { loadState: 'unloaded' },
+};
 
 interface Told {
   readonly name: string;
@@ -47,29 +68,14 @@ export function statusIn(
   phase: ModelPhase,
   { name, loadProgress, reason, retryInMs }: Told,
 ): Pick<RunnerStatus, 'state' | 'reason' | 'retryAfterSec'> | undefined {
-  const starting = (sentence: string) =>
-    ({ state: 'starting', reason: `The model ${name} ${sentence}`, retryAfterSec }) as const;
-  switch (phase) {
-    case 'serving':
-    case 'replacing':
-    case 'leaving':
-      return undefined;
-    case 'failed':
-      return {
-        state: 'failed',
-        reason,
-        retryAfterSec: Math.max(retryAfterSec, Math.ceil(retryInMs / 1000)),
-      };
-    case 'stopped':
-      return { state: 'stopping', reason: 'The server is stopping.', retryAfterSec };
-    case 'unloaded':
-    case 'unloading':
-      return starting('is not loaded; a request for it loads it.');
-    case 'queued':
-      return starting('waits for memory.');
-    case 'loading':
-      return starting(`is being loaded${percentOf(loadProgress)}.`);
-  }
+  const facts = phaseFacts[phase];
+  if (facts.isTaking) return undefined;
+  if (phase === 'stopped') return { state: 'stopping', reason: 'The server is stopping.', retryAfterSec };
+  if (phase === 'failed')
+    return { state: 'failed', reason, retryAfterSec: Math.max(retryAfterSec, Math.ceil(retryInMs / 1000)) };
+  const isPercent = phase === 'loading' && loadProgress !== undefined;
+  const percent = isPercent ? `, ${Math.floor(loadProgress * 100)} % so far` : '';
+  return { state: 'starting', reason: `The model ${name} ${facts.reason}${percent}.`, retryAfterSec };
 }
 
 /** The status of a model that is being replaced. isOther: by another model, and not only by another backend. */
@@ -89,45 +95,8 @@ export function statusWhileReplacing(
   return { ...changing, state: 'recovering', reason, retryAfterSec };
 }
 
-function percentOf(loadProgress: number | undefined): string {
-  return loadProgress === undefined ? '' : `, ${Math.floor(loadProgress * 100)} % so far`;
-}
-
-const RESIDENCIES = {
-  unloaded: 'unloaded',
-  unloading: 'unloaded',
-  stopped: 'unloaded',
-  queued: 'loading',
-  loading: 'loading',
-  failed: 'failed',
-  serving: undefined,
-  replacing: undefined,
-  leaving: undefined,
-} as const;
-
-/** status: the runner's, if there is one. */
-export function residencyIn(phase: ModelPhase, status: RunnerStatus): Residency['state'] {
-  return RESIDENCIES[phase] ?? residencyOf(status);
-}
-
-/** The residency of a loaded model, by its runner's status. */
-export function residencyOf({ state }: RunnerStatus): Residency['state'] {
+/** Of a loaded model, by its runner's status. */
+export function loadStateOf({ state }: RunnerStatus): LoadState['state'] {
   if (state === 'ready' || state === 'stopping') return 'loaded';
   return state === 'failed' ? 'failed' : 'loading';
 }
-
-/** The status where there is no runner. */
-export const absent: RunnerStatus = {
-  state: 'starting',
-  reason: undefined,
-  pid: undefined,
-  restarts: 0,
-  openRequests: 0,
-  openTokens: 0,
-  loadProgress: undefined,
-  retryAfterSec: undefined,
-  info: undefined,
-  numFreeBlocks: undefined,
-  stats: undefined,
-  counters: countersOf(() => 0),
-};

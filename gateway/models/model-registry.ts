@@ -2,7 +2,6 @@ import type { RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import type { Waiter } from './admission-gate.ts';
 import type { ModelLifecycle } from './model-lifecycle.ts';
 
-/** No model has this name. */
 export class UnknownModelError extends Error {
   override readonly name = 'UnknownModelError';
 }
@@ -10,7 +9,16 @@ export class UnknownModelError extends Error {
 /** One of the models that a gateway serves, as routes see it. It exists whether or not a runner has it in memory. */
 export type ServedModel = Pick<
   ModelLifecycle,
-  'isPinned' | 'names' | 'created' | 'model' | 'runner' | 'gate' | 'residency' | 'dismiss' | 'want' | 'read'
+  | 'isPinned'
+  | 'names'
+  | 'created'
+  | 'model'
+  | 'runner'
+  | 'gate'
+  | 'loadState'
+  | 'requestUnload'
+  | 'requestLoad'
+  | 'read'
 >;
 
 /** A model that a request may use. It is not unloaded before it is released. */
@@ -20,7 +28,6 @@ export interface AcquiredModel {
   release(): void;
 }
 
-/** The models that a gateway serves, by name. */
 export class ModelRegistry {
   #models: readonly [ServedModel, ...ServedModel[]];
 
@@ -42,7 +49,7 @@ export class ModelRegistry {
    * The only model, if it is pinned. It is there for every request, and may change its name when another file is served in its
    * place.
    */
-  get sole(): ServedModel | undefined {
+  get single(): ServedModel | undefined {
     return this.#models.length === 1 && this.default.isPinned ? this.default : undefined;
   }
 
@@ -51,7 +58,6 @@ export class ModelRegistry {
     this.#models = atLeastOne(models);
   }
 
-  /** All names of all models. */
   get names(): readonly string[] {
     return this.#models.flatMap(({ names }) => names);
   }
@@ -63,9 +69,9 @@ export class ModelRegistry {
     throw new UnknownModelError(`No model here is called ${JSON.stringify(name)}.`);
   }
 
-  /** As find(), but every name means the sole model: it may have the name when the caller gets to use it. */
+  /** As find(), but every name means the single model: it may have the name when the caller gets to use it. */
   expect(name: string | undefined): ServedModel {
-    return this.sole ?? this.find(name);
+    return this.single ?? this.find(name);
   }
 
   /**
@@ -74,7 +80,7 @@ export class ModelRegistry {
    */
   async acquire(name: string | undefined, waiter: Waiter): Promise<AcquiredModel> {
     const served = this.expect(name);
-    served.want();
+    served.requestLoad();
     const release = await served.gate.enter(waiter);
     return { served, release };
   }
@@ -100,8 +106,8 @@ export function workerStatus({ all, default: first }: ModelRegistry): RunnerStat
     restarts: sum(statuses.map(({ restarts }) => restarts)),
   };
   if (status.state === 'stopping') return together;
-  const states = all.map(({ residency }) => residency.state);
-  const isBeginning = first.residency.state === 'loading' && !states.includes('loaded');
+  const states = all.map(({ loadState }) => loadState.state);
+  const isBeginning = first.loadState.state === 'loading' && !states.includes('loaded');
   if (isBeginning || states.every((state) => state === 'failed')) return together;
   return { ...together, state: 'ready', reason: undefined, retryAfterSec: undefined };
 }

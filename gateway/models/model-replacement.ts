@@ -10,8 +10,6 @@ export interface ModelReplacementOptions {
   readonly drainMs: number;
   readonly clock: Clock;
   readonly log: (event: RunnerEvent) => void;
-  readonly numOpen: () => number;
-  /** Settles when nobody uses the model. */
   readonly whenUnused: () => Promise<void>;
   /** Called once, when requests may go to the runners again. */
   readonly onEnd: () => void;
@@ -25,7 +23,6 @@ export class ModelReplacement {
   readonly #model: Loaded;
   readonly #before: ModelSlot;
   readonly #options: ModelReplacementOptions;
-  /** What was asked for last. */
   #target: Deployment;
   /** The pool's replacement of the runners; undefined while open requests are being finished. */
   #replaced: Promise<string | undefined> | undefined;
@@ -60,7 +57,6 @@ export class ModelReplacement {
     };
   }
 
-  /** Something else was asked for meanwhile. */
   aimAt(target: Deployment): void {
     const { slot } = this.#target;
     this.#target = target;
@@ -121,7 +117,7 @@ export class ModelReplacement {
   }
 
   #numOpen(): object {
-    return { open_requests: this.#options.numOpen() };
+    return { open_requests: this.#model.status().openRequests };
   }
 
   #log(phase: 'draining' | 'loading' | 'complete' | 'failed', fields: object): void {

@@ -132,7 +132,6 @@ async function fileIdentity(path: string): Promise<string> {
   }
 }
 
-/** Includes names of files that do not exist. */
 async function filesOf(path: string): Promise<readonly string[]> {
   const names = await namesIn(path);
   if (names === undefined) return partsOrPath(path);
@@ -144,7 +143,6 @@ async function filesOf(path: string): Promise<readonly string[]> {
   return [...new Set([...inFolder.map((name) => join(path, name)), ...beside])];
 }
 
-/** undefined if the path is no folder that can be read. */
 async function namesIn(path: string): Promise<readonly string[] | undefined> {
   try {
     return await readdir(path);

@@ -20,13 +20,11 @@ export interface ModelDescription {
   readonly quantKind: string | undefined;
   /** How a vector is made from a text; absent if neither file nor folder says. */
   readonly pooling: ModelPooling | undefined;
-  /** Source of the chat template. */
   readonly template: string | undefined;
   /** Tokens that end an answer: EOS, and the end of a turn where it is another token. */
   readonly stopIds: readonly number[];
   /** Modification time of the file with the weights, in seconds since 1970. */
   readonly created: number;
-  /** Identity of that file, by identityOf(). */
   readonly file: string;
   /** Device that holds the file, as stat numbers it. The number may change at a reboot. */
   readonly device: bigint;
@@ -119,22 +117,19 @@ export function partsOf(path: string): readonly string[] {
   const [number, count] = [Number(match[1]), Number(match[2])];
   const pathOf = (part: number) =>
     path.replace(partName, `-${String(part).padStart(5, '0')}-of-${match[2]}.gguf`);
-  if (number !== 1) {
+  if (number !== 1)
     throw new ModelFileError(
       65,
       `The model ${path} is part ${number} of ${count}, as its name says; give the path of the first part, ${pathOf(1)}.`,
     );
-  }
-  if (count < 1 || count > maxModelParts) {
+  if (count < 1 || count > maxModelParts)
     throw new ModelFileError(
       65,
       `The model ${path} has ${count} parts, as its name says; 1 to ${maxModelParts} are supported.`,
     );
-  }
   return Array.from({ length: count }, (_, index) => pathOf(index + 1));
 }
 
-/** The path without the part's number. */
 export function withoutPart(path: string): string {
   return path.replace(partName, '.gguf');
 }

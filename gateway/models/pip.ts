@@ -1,6 +1,7 @@
 /** Downloads one wheel by pip, which knows the machine's package index, proxy and certificates. */
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { lastLineOf } from '../system/printable.ts';
 import { startProgram } from '../system/start-program.ts';
 import { PullError } from './pull-report.ts';
 
@@ -9,7 +10,6 @@ const maxOutputChars = 2 ** 20;
 const pollMs = 200;
 const installLine = 'apt-get install -y python3-pip';
 
-/** The ways to start pip, in the order they are tried. */
 const programs = [['python3', '-m', 'pip'], ['pip3']] as const;
 
 /**
@@ -65,10 +65,7 @@ async function runPip(program: string, args: readonly string[], folder: string):
   const failure = `Downloading by \`${program}\` failed`;
   const ending = signal ?? (exitCode === undefined ? undefined : `status ${exitCode}`);
   if (ending === undefined) throw new PullError(71, `${failure}: ${originalMessage}.`);
-  throw new PullError(
-    69,
-    `${failure} with ${ending}: ${stderr.trim().split('\n').at(-1) || 'it said nothing'}.`,
-  );
+  throw new PullError(69, `${failure} with ${ending}: ${lastLineOf(stderr) || 'it said nothing'}.`);
 }
 
 /**

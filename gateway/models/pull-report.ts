@@ -7,6 +7,11 @@ export interface ProgressOutput {
   write(text: string): unknown;
 }
 
+/** Reports that another process fetches the same thing. */
+export function waitingFor(name: string, output: ProgressOutput): (ownerPid: number) => void {
+  return (ownerPid) => output.write(`Process ${ownerPid} is fetching ${name}; waiting for it.\n`);
+}
+
 /** Progress of a task with a known number of bytes: a bar on a terminal, a line for each tenth elsewhere. */
 export class Progress {
   readonly #what: string;
@@ -36,7 +41,6 @@ export class Progress {
     }
   }
 
-  /** Shows 100 %. */
   done(): void {
     this.update(this.#totalBytes);
     if (this.#output.isTTY === true) this.#output.write('\n');

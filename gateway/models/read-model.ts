@@ -147,12 +147,10 @@ function requirePart(metadata: Metadata, index: number, count: number): void {
   const saidIndex = metadata.optionalCount('split.no') ?? 0;
   // A writer that does not split files may write a split.count of 0.
   if (count === 1 && said <= 1 && saidIndex === 0) return;
-  if (said !== count) {
+  if (said !== count)
     throw new MetadataError(
       `split.count is ${said}, but its name says that it is part ${index + 1} of ${count}; the name of the first of 3 parts ends in -00001-of-00003.gguf`,
     );
-  }
-  if (saidIndex !== index) {
+  if (saidIndex !== index)
     throw new MetadataError(`split.no is ${saidIndex}; part ${index + 1} of ${count} has ${index}`);
-  }
 }

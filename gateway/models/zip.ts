@@ -30,7 +30,6 @@ export interface ZipMember {
   readonly localOffset: number;
 }
 
-/** Finds the member `path`. Throws ZipError if there is none. */
 export async function findMember(archive: FileHandle, path: string): Promise<ZipMember> {
   const { size } = await archive.stat();
   const directory = await readDirectory(archive, size);
@@ -78,11 +77,10 @@ async function readDirectory(archive: FileHandle, archiveBytes: number): Promise
 function readEntry(directory: Buffer, at: number, path: string): ZipMember {
   const method = directory.readUInt16LE(at + 10);
   const isEncrypted = (directory.readUInt16LE(at + 8) & encryptedFlag) !== 0;
-  if (isEncrypted || (method !== methods.stored && method !== methods.deflated)) {
+  if (isEncrypted || (method !== methods.stored && method !== methods.deflated))
     throw new ZipError(
       `its member ${path} is encrypted, or packed by a method that is not supported (${method})`,
     );
-  }
   return {
     method,
     compressedBytes: directory.readUInt32LE(at + 20),

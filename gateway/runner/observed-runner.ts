@@ -1,8 +1,8 @@
-import { Alarms } from '../system/alarms.ts';
 import type { Caller } from '../system/caller.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
-import { AnswerTimes } from './answer-times.ts';
+import { DeadlineTimer } from '../system/deadline-timer.ts';
 import {
+  AnswerTimes,
   type CancelReason,
   type GenerateRequest,
   GenerationError,
@@ -28,7 +28,6 @@ export interface RequestObserver {
   onEnd?(observed: ObservedRequest, outcome: string): void;
 }
 
-/** A runner whose requests are observed. All APIs send their requests here. */
 export class ObservedRunner implements Runner {
   readonly #runner: Runner;
   readonly #observers: readonly RequestObserver[];
@@ -162,8 +161,8 @@ export class TimeLimit implements RequestObserver {
   readonly #now: () => number;
   readonly #clock: Clock;
   /** Each open request is in one of the two. */
-  readonly #deadlines: Alarms<ObservedRequest>;
-  readonly #limits: Alarms<ObservedRequest>;
+  readonly #deadlines: DeadlineTimer<ObservedRequest>;
+  readonly #limits: DeadlineTimer<ObservedRequest>;
 
   /** now: milliseconds since 1970, like GenerateRequest.deadlineMs. */
   constructor(limitMs: number, now: () => number, clock: Clock = systemClock) {
@@ -171,8 +170,8 @@ export class TimeLimit implements RequestObserver {
     this.#now = now;
     this.#clock = clock;
     const limitReached = `The answer was not finished within ${limitMs / 1000} s, the server's limit.`;
-    this.#deadlines = new Alarms(clock, (observed) => observed.fail(timeout(DEADLINE_PASSED)));
-    this.#limits = new Alarms(clock, (observed) => observed.fail(timeout(limitReached)));
+    this.#deadlines = new DeadlineTimer(clock, (observed) => observed.fail(timeout(DEADLINE_PASSED)));
+    this.#limits = new DeadlineTimer(clock, (observed) => observed.fail(timeout(limitReached)));
   }
 
   onAsked(request: GenerateRequest): void {

@@ -4,7 +4,6 @@
  */
 
 import type { Caller } from '../system/caller.ts';
-import type { AnswerTimes, FirstOutput } from './answer-times.ts';
 import type { SchedulerCounters, SchedulerStats } from './protocol/scheduler-stats.ts';
 
 /** Sampling parameters as the runner applies them; proto/runner.proto has the ranges. */
@@ -19,11 +18,10 @@ export interface SamplingParams {
   readonly presencePenalty: number;
   /** Subtracted from a token's logit once for each time it was generated; 0: off. */
   readonly frequencyPenalty: number;
-  /** What is added to the logit, by token id. */
   readonly logitBias: ReadonlyMap<number, number>;
-  /** Only these may be drawn; empty: all. */
+  /** Only these may be sampled; empty: all. */
   readonly allowedTokenIds: readonly number[];
-  /** These are never drawn, even if they are allowed. */
+  /** These are never sampled, even if they are allowed. */
   readonly bannedTokenIds: readonly number[];
   /** 0 to 2^64 - 1. */
   readonly seed: bigint;
@@ -43,7 +41,8 @@ export const neutralSampling: Omit<SamplingParams, 'seed'> = {
   bannedTokenIds: [],
 };
 
-export type GrammarKind = 'json_schema' | 'json_object' | 'regex' | 'ebnf' | 'structural_tag';
+export const grammarKinds = ['json_schema', 'json_object', 'regex', 'ebnf', 'structural_tag'] as const;
+export type GrammarKind = (typeof grammarKinds)[number];
 
 /** Limit of Grammar.source in UTF-8. */
 export const maxGrammarBytes = 2 ** 18;
@@ -65,14 +64,13 @@ export interface VocabularyFrames {
 }
 
 /** The beginning of an answer that another gateway process has generated. */
-export interface BegunAnswer {
+export interface ResumePoint {
   /** Not empty. The sink gets only the tokens after these. */
   readonly tokenIds: readonly number[];
   /** Numerics id of the runner that computed the last of them. */
   readonly numericsId: string;
 }
 
-/** Limits how many tokens of an answer may be thinking. */
 export interface ThinkingLimit {
   /** At least 1. Tokens of the answer before the thinking count too. */
   readonly maxTokens: number;
@@ -91,9 +89,9 @@ export interface GenerateRequest {
   readonly promptIds: readonly number[];
   /** RunnerInfo.modelIdentity of the model whose tokenizer made promptIds. Another model would misread them. */
   readonly modelIdentity: string;
-  /** Tokens to generate, those of `begun` included. A full context may end the answer earlier. */
+  /** Tokens to generate, those of `resumeFrom` included. A full context may end the answer earlier. */
   readonly maxTokens: number;
-  /** No stop id is drawn before this many tokens. */
+  /** No stop id is sampled before this many tokens. */
   readonly minTokens: number;
   readonly stopIds: readonly number[];
   readonly sampling: SamplingParams;
@@ -114,7 +112,7 @@ export interface GenerateRequest {
   /** Milliseconds since 1970 after which nobody wants the answer; absent: only the server's own limit holds. */
   readonly deadlineMs?: number;
   /** The beginning of an answer that another gateway process has generated; absent: the answer begins here. */
-  readonly begun?: BegunAnswer;
+  readonly resumeFrom?: ResumePoint;
   /** The API whose routes the request came by, for metrics: one of a few names. */
   readonly api?: string;
   /** Whose share of the runners the request takes; absent: that of ANONYMOUS. */
@@ -127,6 +125,16 @@ export interface TokenLogprobs {
   readonly logprob: number;
   readonly topIds: readonly number[];
   readonly topLogprobs: readonly number[];
+}
+
+/** How a request came to its first token. */
+export interface FirstOutput {
+  /** Tokens of the prompt that were found in the KV cache and not computed. */
+  readonly numCachedTokens: number;
+  /** Microseconds from the admission until the first step that computed for the request. */
+  readonly queuedUs: number;
+  /** Microseconds from then to the first token, by the runner's clock. */
+  readonly prefillUs: number;
 }
 
 /** Tokens that came with one step, or that were buffered while their consumer was paused. */
@@ -160,18 +168,19 @@ export interface TokenBatch {
   readonly finish?: 'stop_id' | 'max_tokens' | 'time_limit';
 }
 
-export type GenerationErrorCode =
-  | 'INVALID_REQUEST'
-  | 'CANCELLED'
-  | 'TIMEOUT'
-  | 'OUT_OF_MEMORY'
-  | 'QUEUE_FULL'
-  | 'NOT_READY'
-  | 'INFERENCE_FAILED'
-  | 'GRAMMAR_FAILED'
-  | 'RUNNER_CRASHED';
+export const generationErrorCodes = [
+  'INVALID_REQUEST',
+  'CANCELLED',
+  'TIMEOUT',
+  'OUT_OF_MEMORY',
+  'QUEUE_FULL',
+  'NOT_READY',
+  'INFERENCE_FAILED',
+  'GRAMMAR_FAILED',
+  'RUNNER_CRASHED',
+] as const;
+export type GenerationErrorCode = (typeof generationErrorCodes)[number];
 
-/** The error of a generation that could not be finished. */
 export class GenerationError extends Error {
   override readonly name = 'GenerationError';
   readonly code: GenerationErrorCode;
@@ -250,7 +259,6 @@ export interface BackendStatus {
   readonly looksAgainInMs?: number;
 }
 
-/** The status of one runner among several of a model. */
 export interface SingleRunnerStatus {
   readonly state: Exclude<RunnerState, 'stopping'>;
   /** A sentence, when the state is not ready. */
@@ -258,7 +266,6 @@ export interface SingleRunnerStatus {
   readonly pid: number | undefined;
   /** Runner processes started in this place after the first one. */
   readonly restarts: number;
-  /** Requests that this runner has. */
   readonly openRequests: number;
   /** 0 to 1 while its model loads. */
   readonly loadProgress: number | undefined;
@@ -267,7 +274,6 @@ export interface SingleRunnerStatus {
   readonly info: RunnerInfo | undefined;
 }
 
-/** The status of all runners of the model together. */
 export interface RunnerStatus {
   /** Ready as long as one of the runners is. */
   readonly state: RunnerState;
@@ -282,7 +288,6 @@ export interface RunnerStatus {
   readonly modelChange?: ModelChange;
   /** Absent where only one backend is possible. */
   readonly backend?: BackendStatus;
-  /** Prompt tokens of the open requests. */
   readonly openTokens: number;
   /** 0 to 1 while a model loads. */
   readonly loadProgress: number | undefined;
@@ -297,6 +302,41 @@ export interface RunnerStatus {
   readonly counters: SchedulerCounters;
   /** The status of each runner, by index; absent if there is only one. */
   readonly runners?: readonly SingleRunnerStatus[];
+}
+
+/** When the parts of one answer came. All times are of one clock, in milliseconds. */
+export class AnswerTimes {
+  readonly admittedMs: number;
+  first: FirstOutput | undefined;
+  /** When the first tokens came, and how many these were. */
+  firstMs: number | undefined;
+  numFirstTokens = 0;
+  /** When the last tokens came, and the time between them and those before. */
+  lastMs = 0;
+  gapMs: number | undefined;
+  /** The time in which the answer waited for another runner to continue it. */
+  resumePauseMs = 0;
+  endMs: number | undefined;
+
+  constructor(admittedMs: number) {
+    this.admittedMs = admittedMs;
+  }
+
+  onTokens(
+    { first, tokenIds, isResumed }: Pick<TokenBatch, 'first' | 'tokenIds' | 'isResumed'>,
+    nowMs: number,
+  ): void {
+    if (first !== undefined) this.first ??= first;
+    if (tokenIds.length === 0) return;
+    if (this.firstMs === undefined) {
+      this.firstMs = nowMs;
+      this.numFirstTokens = tokenIds.length;
+    } else {
+      this.gapMs = nowMs - this.lastMs;
+      if (isResumed) this.resumePauseMs += this.gapMs;
+    }
+    this.lastMs = nowMs;
+  }
 }
 
 /** Gets the answer to a request, in the turn of the event loop in which it arrives, and never before generate() has returned. */

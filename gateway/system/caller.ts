@@ -13,7 +13,6 @@ export interface CallerQuotas {
   readonly openRequests?: number;
   /** Prompt tokens of these. */
   readonly queuedTokens?: number;
-  /** Bytes of request bodies in memory. */
   readonly bodyBytes?: number;
   /** Jobs that the journal keeps. */
   readonly journalJobs?: number;

@@ -5,7 +5,6 @@ import { ExitCode } from '../errors/exit-code.ts';
  * signal on as well.
  */
 export const sameSignalMs = 500;
-/** Milliseconds between checks whether npx still runs. */
 const parentCheckMs = 250;
 
 /**

@@ -20,7 +20,6 @@ interface Line<Item> {
   readonly items: { readonly item: Item; readonly order: number }[];
 }
 
-/** Narrows the choice of the next item. */
 export interface Choice<Item> {
   /** Whether the item can be taken now; by default each can. */
   readonly fits?: (item: Item) => boolean;
@@ -47,7 +46,6 @@ export class FairQueue<Item extends QueueItem> {
     return this.#waiting.has(item);
   }
 
-  /** The waiting items, caller by caller. */
   *[Symbol.iterator](): Generator<Item> {
     for (const { items } of [...this.#lines.values()]) for (const { item } of [...items]) yield item;
   }

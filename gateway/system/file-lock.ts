@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { errorCodeOf } from '../errors/model-file-error.ts';
 import { identityOf, isRunning } from './process-stat.ts';
 
 /**
@@ -12,10 +13,14 @@ import { identityOf, isRunning } from './process-stat.ts';
 const pollMs = 200;
 
 /**
- * Takes the lock at `path` and waits as long as its owner lives. onWait is called once with the owner's process id, if there is
- * an owner to wait for. Returns the function that releases the lock.
+ * Calls `action` with the lock at `path`, for which it waits as long as the lock's owner lives. onWait is called once with the
+ * owner's process id, if there is an owner to wait for.
  */
-export async function lockFile(path: string, onWait: (ownerPid: number) => void): Promise<() => void> {
+export async function withLock<Result>(
+  path: string,
+  onWait: (ownerPid: number) => void,
+  action: () => Promise<Result>,
+): Promise<Result> {
   const own = `${path}.${randomUUID()}`;
   writeFileSync(own, identityOf(process.pid) ?? `${process.pid} 0`);
   try {
@@ -33,7 +38,11 @@ export async function lockFile(path: string, onWait: (ownerPid: number) => void)
   } finally {
     rmSync(own, { force: true });
   }
-  return () => rmSync(path, { force: true });
+  try {
+    return await action();
+  } finally {
+    rmSync(path, { force: true });
+  }
 }
 
 /**
@@ -45,7 +54,7 @@ function removeStale(path: string, own: string): void {
   try {
     renameSync(path, moved);
   } catch (error) {
-    if (codeOf(error) === 'ENOENT') return;
+    if (errorCodeOf(error) === 'ENOENT') return;
     throw error;
   }
   const owner = readOwner(moved);
@@ -58,7 +67,7 @@ function tryLink(from: string, to: string): boolean {
     linkSync(from, to);
     return true;
   } catch (error) {
-    if (codeOf(error) === 'EEXIST') return false;
+    if (errorCodeOf(error) === 'EEXIST') return false;
     throw error;
   }
 }
@@ -67,13 +76,9 @@ function readOwner(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
-    if (codeOf(error) === 'ENOENT') return undefined;
+    if (errorCodeOf(error) === 'ENOENT') return undefined;
     throw error;
   }
-}
-
-function codeOf(error: unknown): unknown {
-  return error instanceof Error && 'code' in error ? error.code : undefined;
 }
 
 /** Syncs a folder. A rename is on the disk only after its folder was synced. */

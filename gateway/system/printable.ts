@@ -15,3 +15,12 @@ export function terminalText(text: string): string {
     '\n\t'.includes(character) ? character : escapeControls(character),
   );
 }
+
+export function snakeCase(name: string): string {
+  return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+/** Empty for a text that is. */
+export function lastLineOf(text: string): string {
+  return text.trimEnd().split('\n').at(-1) ?? '';
+}

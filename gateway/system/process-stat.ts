@@ -4,10 +4,15 @@ import { readFileSync } from 'node:fs';
 
 /** The fields from the third on; undefined if there is no such process. */
 function statOf(pid: number): string[] | undefined {
+  const stat = kernelFile(`/proc/${pid}/stat`);
+  // The second field is the program's name in parentheses and may hold anything. The third follows the last parenthesis.
+  return stat?.slice(stat.lastIndexOf(')') + 2).split(' ');
+}
+
+/** The text of a file of the kernel's own, so that reading it does not wait for a disk; undefined if it cannot be read. */
+export function kernelFile(path: string): string | undefined {
   try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The second field is the program's name in parentheses and may hold anything. The third follows the last parenthesis.
-    return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    return readFileSync(path, 'utf8');
   } catch {
     return undefined;
   }
@@ -19,7 +24,6 @@ export function identityOf(pid: number): string | undefined {
   return fields === undefined || 'ZX'.includes(fields[0] ?? '') ? undefined : `${pid} ${fields[22 - 3]}`;
 }
 
-/** Whether the process with this identity still runs. */
 export function isRunning(identity: string): boolean {
   return identity === identityOf(Number.parseInt(identity, 10));
 }

@@ -1,12 +1,9 @@
-/** Runs a program for its output. */
 import type { Result } from 'execa';
 import { scrubEnvironment, startProgram } from './start-program.ts';
 
 export interface ProgramLimits {
   readonly timeoutMs: number;
-  /** The limit of each of the two streams. */
   readonly maxBytes: number;
-  /** Aborting ends the program. */
   readonly signal?: AbortSignal;
 }
 

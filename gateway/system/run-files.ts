@@ -1,11 +1,11 @@
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { errorCodeOf } from '../errors/model-file-error.ts';
 import { identityOf, isRunning } from './process-stat.ts';
 
 /** A file for each running server, by which commands of the same user find it. */
 
-/** The most files of a folder that are read. */
 const MAX_RUN_FILES = 1000;
 
 const runSchema = z.object({ identity: z.string(), url: z.string() });
@@ -43,12 +43,11 @@ function namesIn(folder: string): string[] {
       .filter((name) => /^\d+\.json$/.test(name))
       .slice(0, MAX_RUN_FILES);
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
+    if (errorCodeOf(error) === 'ENOENT') return [];
     throw error;
   }
 }
 
-/** Undefined unless the process runs. */
 function readRun(folder: string, name: string): RunningServer | undefined {
   try {
     const { identity, url } = runSchema.parse(JSON.parse(readFileSync(join(folder, name), 'utf8')));

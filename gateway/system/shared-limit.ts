@@ -17,7 +17,6 @@ export class SharedLimit {
     this.ceiling = 2 * limit;
   }
 
-  /** What all callers hold. */
   get total(): number {
     return this.#total;
   }
@@ -26,7 +25,6 @@ export class SharedLimit {
     return this.#held.get(name)?.amount ?? 0;
   }
 
-  /** Number of callers that hold something. */
   get numCallers(): number {
     return this.#held.size;
   }

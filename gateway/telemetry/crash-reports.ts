@@ -6,13 +6,12 @@ import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } f
 import { join } from 'node:path';
 import { jsonText } from '../json/json-text.ts';
 import { crashKind, type RunnerCrash } from '../runner/supervision/exit-policy.ts';
-import type { Log } from './log.ts';
+import { inSnakeCase, type Log } from './log.ts';
 
 /** The most reports in memory, and in the folder. */
 export const maxReports = 32;
 /** The most bytes in the folder, recordings included. The newest report is kept whatever its size. */
 export const maxFolderBytes = 2 ** 30;
-/** The most requests that one report shows. */
 export const maxRequestsShown = 64;
 
 const OURS = /^crash-[\dTZ.-]+-\d+\.(json|frames)$/;
@@ -40,7 +39,6 @@ export interface CrashReport {
   readonly stderr_tail: readonly string[];
   readonly num_requests: number;
   readonly requests: readonly object[];
-  /** The path of the recording; null if there is none. */
   readonly recording: string | null;
 }
 
@@ -50,7 +48,6 @@ export interface CrashReportsOptions {
   /** The path that runners record to, if they do. */
   readonly recording: string | undefined;
   readonly log: Log;
-  /** Milliseconds since 1970. */
   readonly now: () => number;
 }
 
@@ -127,24 +124,7 @@ function reportOf(crash: RunnerCrash, time: string): CrashReport {
     command: [command.file, ...command.args],
     stderr_tail: stderr === '' ? [] : stderr.split('\n'),
     num_requests: requests.length,
-    requests: requests.slice(0, maxRequestsShown).map((request) => ({
-      request_id: request.requestId,
-      prompt_tokens: request.numPromptTokens,
-      emitted_tokens: request.numEmitted,
-      strikes: request.crashCount,
-      max_tokens: request.maxTokens,
-      temperature: request.temperature,
-      top_k: request.topK,
-      top_p: request.topP,
-      min_p: request.minP,
-      repetition_penalty: request.repetitionPenalty,
-      presence_penalty: request.presencePenalty,
-      frequency_penalty: request.frequencyPenalty,
-      logit_biases: request.numBiases,
-      allowed_tokens: request.numAllowedTokens,
-      banned_tokens: request.numBannedTokens,
-      seed: request.seed,
-    })),
+    requests: requests.slice(0, maxRequestsShown).map(inSnakeCase),
     recording: null,
   };
 }

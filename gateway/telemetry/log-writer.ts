@@ -6,7 +6,6 @@
 import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 
 export const maxWaitingBytes = 2 ** 20;
-/** How often a waiting line is tried again. */
 export const retryMs = 20;
 /** How long waiting lines are tried at the end of the process. */
 export const flushMs = 500;
@@ -84,7 +83,6 @@ export class LogWriter {
   }
 }
 
-/** The writer of this process's stderr. */
 export function stderrWriter(): LogWriter {
   const fd = fdThatDoesNotWait();
   const writer = new LogWriter((bytes) => writeSync(fd, bytes));

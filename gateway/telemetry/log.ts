@@ -1,5 +1,6 @@
 import { type DestinationStream, pino } from 'pino';
 import { type RunnerEvent, runnerEventNames } from '../runner/supervision/runner-event.ts';
+import { snakeCase } from '../system/printable.ts';
 import { stderrWriter } from './log-writer.ts';
 
 /**
@@ -104,8 +105,4 @@ export function runnerLog(log: Log): (event: RunnerEvent) => void {
 export function inSnakeCase(fields: object): Record<string, unknown> {
   const entries = Object.entries(fields).map(([name, value]) => [snakeCase(name), value] as const);
   return Object.fromEntries(entries);
-}
-
-function snakeCase(name: string): string {
-  return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }

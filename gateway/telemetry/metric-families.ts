@@ -2,7 +2,6 @@ import { type Metric, type MetricType, Registry } from 'prom-client';
 
 /** The metrics of a gateway, whose values are asked for when metrics are read. */
 
-/** The labels of a sample. */
 export type Labels = Readonly<Record<string, string | number>>;
 
 export interface Sample {
@@ -15,6 +14,28 @@ interface NamedSample extends Sample {
   readonly metricName?: string;
 }
 
+export interface Family<Subject> {
+  readonly name: string;
+  readonly help: string;
+  readonly type: 'gauge' | 'counter';
+  readonly samples: (of: Subject) => readonly Sample[];
+}
+
+/** Metrics by name: what each says, and its samples, or the value of the only one. */
+type Table<Subject> = Readonly<
+  Record<string, readonly [help: string, value: (of: Subject) => number | readonly Sample[]]>
+>;
+
+export function families<Subject>(type: Family<Subject>['type'], table: Table<Subject>): Family<Subject>[] {
+  return Object.entries(table).map(([name, [help, read]]) => ({
+    ...{ name, help, type },
+    samples: (of) => {
+      const value = read(of);
+      return typeof value === 'number' ? [{ labels: {}, value }] : value;
+    },
+  }));
+}
+
 /** Counts values by bucket. prom-client's own histogram takes a microsecond for each value, and tokens are many. */
 export class Histogram {
   readonly bounds: readonly number[];
@@ -22,7 +43,6 @@ export class Histogram {
   readonly counts: number[];
   #sum = 0;
 
-  /** bounds: ascending. */
   constructor(bounds: readonly number[]) {
     this.bounds = bounds;
     this.counts = new Array<number>(bounds.length + 1).fill(0);
@@ -57,12 +77,8 @@ export class MetricFamilies {
     return this.#registry.metrics();
   }
 
-  counter(name: string, help: string, samples: () => readonly Sample[]): void {
-    this.#add(name, help, 'counter', samples);
-  }
-
-  gauge(name: string, help: string, samples: () => readonly Sample[]): void {
-    this.#add(name, help, 'gauge', samples);
+  add({ name, help, type }: Omit<Family<never>, 'samples'>, samples: () => readonly Sample[]): void {
+    this.#add(name, help, type, samples);
   }
 
   histogram(name: string, help: string, series: () => readonly HistogramSeries[]): void {

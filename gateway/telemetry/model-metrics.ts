@@ -12,21 +12,50 @@ const REQUEST_BUCKETS_SEC = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 3
 
 const REQUEST_BUCKETS_MS = REQUEST_BUCKETS_SEC.map((seconds) => seconds * 1000);
 
+/** The histograms of a model's requests by their API, in seconds: names, descriptions and buckets. */
+export const apiTimes = {
+  request: [
+    'runnel_e2e_request_latency_seconds',
+    'Seconds from admission to the end of a request',
+    REQUEST_BUCKETS_SEC,
+  ],
+  firstToken: [
+    'runnel_time_to_first_token_seconds',
+    'Seconds from admission to the first token',
+    FIRST_TOKEN_BUCKETS_SEC,
+  ],
+  queue: [
+    'runnel_request_queue_time_seconds',
+    'Seconds from admission to the first computation for a request',
+    FIRST_TOKEN_BUCKETS_SEC,
+  ],
+  prefill: [
+    'runnel_request_prefill_time_seconds',
+    "Seconds from the first computation for a request to its first token, by the runner's clock",
+    FIRST_TOKEN_BUCKETS_SEC,
+  ],
+  runnerFirstToken: [
+    'runnel_runner_time_to_first_token_seconds',
+    'Seconds from admission to the first token as the runner measures it, without the time of the pipe',
+    FIRST_TOKEN_BUCKETS_SEC,
+  ],
+  interToken: [
+    'runnel_inter_token_latency_seconds',
+    'Seconds between tokens of one answer; of tokens that came together, their mean',
+    INTER_TOKEN_BUCKETS_SEC,
+  ],
+  pause: [
+    'runnel_resume_pause_seconds',
+    'Seconds between two tokens of one answer when another runner continued it',
+    PAUSE_BUCKETS_SEC,
+  ],
+} as const;
+
+export type ApiTimes = Readonly<Record<keyof typeof apiTimes, Histogram>>;
+
 /** The label of a request that came by no API. */
 const NO_API = 'none';
 
-/** How long the requests of one API took, in seconds. */
-export class ApiTimes {
-  readonly request = new Histogram(REQUEST_BUCKETS_SEC);
-  readonly firstToken = new Histogram(FIRST_TOKEN_BUCKETS_SEC);
-  readonly queue = new Histogram(FIRST_TOKEN_BUCKETS_SEC);
-  readonly prefill = new Histogram(FIRST_TOKEN_BUCKETS_SEC);
-  readonly runnerFirstToken = new Histogram(FIRST_TOKEN_BUCKETS_SEC);
-  readonly interToken = new Histogram(INTER_TOKEN_BUCKETS_SEC);
-  readonly pause = new Histogram(PAUSE_BUCKETS_SEC);
-}
-
-/** What the requests of one caller have used. */
 export interface CallerUsage {
   promptTokens: number;
   /** Of these, the tokens that were found in the KV cache. */
@@ -40,42 +69,25 @@ const OTHER_CALLERS = 'other';
 
 export class ModelMetrics implements RequestObserver {
   readonly status: () => RunnerStatus;
-  /** Requests that ended, by outcome. */
   readonly outcomes = new Map<string, number>();
-  /** Runners that died, by reason. */
   readonly crashes = new Map<string, number>();
   readonly times = new Map<string, ApiTimes>();
-  /** By the callers' names. */
   readonly usage = new Map<string, CallerUsage>();
-  #requestMs = new Histogram(REQUEST_BUCKETS_MS);
-  #numPromptTokens = 0;
-  #numTokens = 0;
+  requestMs = new Histogram(REQUEST_BUCKETS_MS);
+  numPromptTokens = 0;
+  numTokens = 0;
 
   constructor(status: () => RunnerStatus) {
     this.status = status;
   }
 
-  get requestMs(): Histogram {
-    return this.#requestMs;
-  }
-
-  get numPromptTokens(): number {
-    return this.#numPromptTokens;
-  }
-
-  get numTokens(): number {
-    return this.#numTokens;
-  }
-
-  /** Forgets what was counted. */
   clear(): void {
     for (const counts of [this.outcomes, this.crashes, this.times, this.usage]) counts.clear();
-    this.#requestMs = new Histogram(REQUEST_BUCKETS_MS);
-    this.#numPromptTokens = 0;
-    this.#numTokens = 0;
+    this.requestMs = new Histogram(REQUEST_BUCKETS_MS);
+    this.numPromptTokens = 0;
+    this.numTokens = 0;
   }
 
-  /** Counts a runner that died. */
   onCrash(reason: string): void {
     count(this.crashes, reason);
   }
@@ -85,7 +97,7 @@ export class ModelMetrics implements RequestObserver {
   }
 
   onAdmitted({ request }: ObservedRequest): void {
-    this.#numPromptTokens += request.promptIds.length;
+    this.numPromptTokens += request.promptIds.length;
     this.#usageOf(request).promptTokens += request.promptIds.length;
   }
 
@@ -100,7 +112,7 @@ export class ModelMetrics implements RequestObserver {
     }
     const numTokens = tokenIds.length;
     if (numTokens === 0) return;
-    this.#numTokens += numTokens;
+    this.numTokens += numTokens;
     this.#usageOf(request).generatedTokens += numTokens;
     const { gapMs } = times;
     if (gapMs === undefined) {
@@ -113,7 +125,7 @@ export class ModelMetrics implements RequestObserver {
 
   onEnd({ request, times: { admittedMs, endMs = admittedMs } }: ObservedRequest, outcome: string): void {
     count(this.outcomes, outcome);
-    this.#requestMs.observe(endMs - admittedMs);
+    this.requestMs.observe(endMs - admittedMs);
     this.#timesOf(request.api).request.observe((endMs - admittedMs) / 1000);
   }
 
@@ -130,7 +142,8 @@ export class ModelMetrics implements RequestObserver {
   #timesOf(api = NO_API): ApiTimes {
     const known = this.times.get(api);
     if (known !== undefined) return known;
-    const times = new ApiTimes();
+    const histograms = Object.entries(apiTimes).map(([of, [, , buckets]]) => [of, new Histogram(buckets)]);
+    const times = Object.fromEntries(histograms) as ApiTimes;
     this.times.set(api, times);
     return times;
   }

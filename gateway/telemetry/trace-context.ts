@@ -8,7 +8,6 @@ import type { Ids } from '../system/ids.ts';
 /** The fields of each log line about a request with a valid header. */
 export interface TraceFields {
   readonly trace_id: string;
-  /** The caller's span. */
   readonly parent_span_id: string;
   /** The span of this request here: 16 random hexadecimal digits. */
   readonly span_id: string;

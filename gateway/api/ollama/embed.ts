@@ -96,6 +96,6 @@ async function answer(
 ): Promise<Response> {
   const name = servedName(asked.model, deps.models.names);
   const answered = await useModel(c, deps, { name }, answerBy);
-  if (asksToUnload(asked) && deps.isUnloadAllowed) findModel(name, deps).dismiss();
+  if (asksToUnload(asked) && deps.isUnloadAllowed) findModel(name, deps).requestUnload();
   return answered;
 }

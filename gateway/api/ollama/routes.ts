@@ -133,7 +133,7 @@ function answering(parse: (body: unknown) => Asked): (deps: RouteDeps) => Handle
       ? useModel(c, deps, { name: model }, () => c.json(emptyAnswer(form, deps.now(), 'load')))
       : answer(c, deps, { ...asked, call: { ...asked.call, model } }, body));
     // The model leaves when this answer and those of all others have ended.
-    if (isLast && deps.isUnloadAllowed) findModel(model, deps).dismiss();
+    if (isLast && deps.isUnloadAllowed) findModel(model, deps).requestUnload();
     return answered;
   };
 }
@@ -141,7 +141,7 @@ function answering(parse: (body: unknown) => Asked): (deps: RouteDeps) => Handle
 /** Has a model unloaded once nobody uses it. Throws a 400 if the operator keeps it loaded. */
 function unload(name: string, deps: RouteDeps): void {
   const model = findModel(name, deps);
-  if (deps.isUnloadAllowed && model.dismiss()) return;
+  if (deps.isUnloadAllowed && model.requestUnload()) return;
   const why = deps.isUnloadAllowed
     ? 'it is pinned'
     : 'this server unloads no model for a request; --client-unload on allows it';

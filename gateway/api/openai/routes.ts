@@ -114,7 +114,7 @@ function describing(deps: RouteDeps): Handler {
 
 function modelObject(
   name: string,
-  { created, residency, runner }: ServedModel,
+  { created, loadState, runner }: ServedModel,
   { models }: RouteDeps,
 ): ModelObject {
   const { info } = runner.status();
@@ -122,7 +122,7 @@ function modelObject(
   const context = info && { max_model_len: info.maxModelLen, context_length: info.maxModelLen };
   const model: ModelObject = { id: name, object: 'model', created, owned_by: 'runnel', ...context };
   // The sole model is listed only once it is loaded.
-  if (models.sole !== undefined) return model;
-  const { state, progress, reason } = residency;
+  if (models.single !== undefined) return model;
+  const { state, progress, reason } = loadState;
   return { ...model, status: { state, progress: progress ?? null, reason: reason ?? null } };
 }

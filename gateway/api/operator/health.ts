@@ -45,16 +45,16 @@ function read<Source, Shape extends z.ZodRawShape>(members: Members<Source, Shap
   return Object.fromEntries(values) as z.infer<z.ZodObject<Shape>>;
 }
 
-interface ModelStatus extends Pick<ServedModel, 'names' | 'residency'> {
+interface ModelStatus extends Pick<ServedModel, 'names' | 'loadState'> {
   readonly status: RunnerStatus;
 }
 
 /** One of the served models. */
 const modelMembers = membersOf<ModelStatus>()({
   name: [text, ({ names }) => names[0]],
-  state: [z.enum(['loaded', 'loading', 'unloaded', 'failed']), ({ residency }) => residency.state],
-  load_progress: [fraction, ({ residency }) => residency.progress],
-  reason: [text, ({ residency }) => residency.reason],
+  state: [z.enum(['loaded', 'loading', 'unloaded', 'failed']), ({ loadState }) => loadState.state],
+  load_progress: [fraction, ({ loadState }) => loadState.progress],
+  reason: [text, ({ loadState }) => loadState.reason],
   pid: [count, ({ status }) => status.pid],
   restarts: [z.int(), ({ status }) => status.restarts],
   open_requests: [z.int(), ({ status }) => status.openRequests],
@@ -63,8 +63,8 @@ const modelMembers = membersOf<ModelStatus>()({
 const modelSchema = schemaOf(modelMembers);
 
 function modelsOf({ models }: RouteDeps): z.infer<typeof modelSchema>[] {
-  return models.all.map(({ names, residency, runner }) =>
-    read(modelMembers, { names, residency, status: runner.status() }),
+  return models.all.map(({ names, loadState, runner }) =>
+    read(modelMembers, { names, loadState, status: runner.status() }),
   );
 }
 
@@ -274,7 +274,7 @@ export function ready(deps: RouteDeps): Handler {
     return c.json({
       status: 'ready',
       ...(backend?.isFallback ? { fallback: backend.reason } : {}),
-      ...(deps.models.sole === undefined ? { models: modelsOf(deps) } : {}),
+      ...(deps.models.single === undefined ? { models: modelsOf(deps) } : {}),
     } satisfies z.infer<typeof readySchema>);
   };
 }

@@ -4,11 +4,11 @@ import { createReadStream, readFileSync, renameSync, rmSync, statSync, writeFile
 import { open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { lockFile, syncFolder } from '../../system/file-lock.ts';
-import { Progress, type ProgressOutput, PullError } from '../pull-report.ts';
+import { syncFolder, withLock } from '../../system/file-lock.ts';
+import { Progress, type ProgressOutput, PullError, waitingFor } from '../pull-report.ts';
 import type { HubCache } from './hub-cache.ts';
-import { gitIdPattern, type HubClient, type RemoteFile, reasonOf, TransferError } from './hub-client.ts';
-import type { HubFile } from './hub-file.ts';
+import { type HubClient, type RemoteFile, reasonOf, TransferError } from './hub-client.ts';
+import { type HubFile, isGitId } from './hub-file.ts';
 
 interface DownloadLimits {
   /** Attempts in a row that bring no byte before the download fails. */
@@ -49,13 +49,12 @@ async function downloadBlob(download: Download): Promise<void> {
     } catch (error) {
       if (!(error instanceof TransferError)) throw error;
       vain = sizeOf(part) > before ? 1 : vain + 1;
-      if (vain >= limits.maxVainAttempts) {
+      if (vain >= limits.maxVainAttempts)
         throw new PullError(
           69,
           `Fetching ${file.name} failed ${vain} times without a byte: ${error.message}. Run it again to go on after ${sizeOf(part)} of ${remote.bytes} bytes.`,
           { cause: error },
         );
-      }
       await sleep(limits.firstDelayMs * 2 ** (vain - 1));
     }
   }
@@ -90,9 +89,8 @@ async function fetchRest({ client, file, remote, limits, onBytes }: Download, pa
     let bytes = isResumed ? offset : 0;
     for await (const chunk of pieces(response, limits.stallTimeoutMs)) {
       bytes += chunk.length;
-      if (bytes > remote.bytes) {
+      if (bytes > remote.bytes)
         throw new PullError(65, `${file.name} has more than the ${remote.bytes} bytes that were promised.`);
-      }
       await handle.appendFile(chunk);
       onBytes(bytes);
     }
@@ -148,7 +146,7 @@ function rememberEtag(part: string, etag: string | null): void {
 }
 
 function isInGit({ hash }: RemoteFile): boolean {
-  return gitIdPattern.test(hash);
+  return isGitId(hash);
 }
 
 /** Computes the kind of hash that the hub promised. A git id hashes a header, then the bytes. */
@@ -173,16 +171,11 @@ export async function fetchBlob(blob: Blob, options: BlobOptions): Promise<boole
   const { cache, file, remote } = blob;
   const { output, limits = defaultDownloadLimits } = options;
   cache.prepare(remote.hash);
-  const unlock = await lockFile(cache.lockPath(remote.hash), (ownerPid) =>
-    output.write(`Process ${ownerPid} is fetching ${file.name}; waiting for it.\n`),
-  );
-  try {
-    if (statSync(cache.blobPath(remote.hash), { throwIfNoEntry: false })?.size === remote.bytes) return false;
+  return withLock(cache.lockPath(remote.hash), waitingFor(file.name, output), async () => {
+    if (sizeOf(cache.blobPath(remote.hash)) === remote.bytes) return false;
     const progress = new Progress(`Downloading ${file.name}`, remote.bytes, output);
     await downloadBlob({ ...blob, limits, onBytes: (bytes) => progress.update(bytes) });
     progress.done();
     return true;
-  } finally {
-    unlock();
-  }
+  });
 }

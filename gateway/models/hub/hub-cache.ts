@@ -14,7 +14,7 @@ import {
 } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { filesOf } from '../huggingface/folder-files.ts';
-import { type HubRepo, hubFolder, isInside } from './hub-file.ts';
+import { type HubRepo, hubFolder, isGitId, isInside } from './hub-file.ts';
 
 export class HubCache {
   readonly #root: string;
@@ -41,7 +41,6 @@ export class HubCache {
     return files?.every((name) => this.#isOwn(join(folder, name))) ? folder : undefined;
   }
 
-  /** hash: as in RemoteFile. */
   blobPath(hash: string): string {
     return this.#path('blobs', hash);
   }
@@ -55,12 +54,10 @@ export class HubCache {
     return inside(this.#root, '.locks', this.#repoName, `${hash}.runnel-lock`);
   }
 
-  /** The folder of a commit, or a file in it. */
   snapshotPath(commit: string, path = ''): string {
     return this.#path('snapshots', commit, path);
   }
 
-  /** Makes the folders for a blob and its lock. */
   prepare(hash: string): void {
     for (const path of [this.blobPath(hash), this.lockPath(hash)])
       mkdirSync(dirname(path), { recursive: true });
@@ -81,7 +78,7 @@ export class HubCache {
   #main(): string | undefined {
     try {
       const commit = readFileSync(this.#path('refs', 'main'), 'utf8').trim();
-      return isCommit(commit) ? commit : undefined;
+      return isGitId(commit) ? commit : undefined;
     } catch {
       return undefined;
     }
@@ -99,10 +96,6 @@ export class HubCache {
   #path(...parts: readonly string[]): string {
     return inside(this.#root, this.#repoName, ...parts);
   }
-}
-
-export function isCommit(text: string): boolean {
-  return /^[0-9a-f]{40}$/.test(text);
 }
 
 /** Joins the parts to the root. The callers have checked the parts already; this is a second check. */

@@ -1,20 +1,16 @@
 /** Requests to a hub over HTTP: a file's description, and its bytes from an offset on. */
 import { UsageError } from '../../errors/exit-code.ts';
 import { PullError } from '../pull-report.ts';
-import { isCommit } from './hub-cache.ts';
-import type { HubFile } from './hub-file.ts';
+import { type HubFile, isGitId } from './hub-file.ts';
 
 const MAX_REDIRECTS = 5;
-/** The longest wait for the header of an answer. */
 const ANSWER_TIMEOUT_MS = 30_000;
 
 /** Asks for uncompressed answers, so that sizes and ranges are those of the file. */
 const IDENTITY = { 'accept-encoding': 'identity' };
 
-export const gitIdPattern = /^[0-9a-f]{40}$/;
 const sha256Pattern = /^[0-9a-f]{64}$/;
 
-/** A file of one commit, as the hub describes it. */
 export interface RemoteFile {
   readonly commit: string;
   /** Hash of the bytes: SHA-256, or git's blob id for a small file that is stored in git itself. */
@@ -33,9 +29,8 @@ export class HubClient {
 
   /** token: sent to the endpoint's own origin and to no other host. */
   constructor(endpoint: string, token: string | undefined) {
-    if (!/^https?:\/\//.test(endpoint) || !URL.canParse(endpoint)) {
+    if (!/^https?:\/\//.test(endpoint) || !URL.canParse(endpoint))
       throw new UsageError(`The hub's address ${JSON.stringify(endpoint)} is not an http or https URL.`);
-    }
     this.#endpoint = new URL(endpoint);
     this.#token = token;
   }
@@ -59,18 +54,17 @@ export class HubClient {
     const commit = headers.get('x-repo-commit') ?? '';
     const hash = (headers.get('x-linked-etag') ?? headers.get('etag') ?? '').replace(/^(W\/)?"|"$/g, '');
     const bytes = Number(headers.get('x-linked-size') ?? headers.get('content-length') ?? Number.NaN);
-    if (!isCommit(commit) || (wanted !== undefined && commit !== wanted)) {
+    if (!isGitId(commit) || (wanted !== undefined && commit !== wanted)) {
       const what =
         wanted === undefined ? `which commit ${file.name} is of` : `that ${file.name} is of ${wanted}`;
       throw new PullError(69, `${this.#endpoint.host} does not say ${what}.`);
     }
-    const isHash = sha256Pattern.test(hash) || (!isWeights(file) && gitIdPattern.test(hash));
-    if (!isHash || !Number.isSafeInteger(bytes) || bytes <= 0) {
+    const isHash = sha256Pattern.test(hash) || (!isWeights(file) && isGitId(hash));
+    if (!isHash || !Number.isSafeInteger(bytes) || bytes <= 0)
       throw new PullError(
         65,
         `${this.#endpoint.host} gives no hash or no size of ${file.name}, so its bytes cannot be checked.`,
       );
-    }
     return { commit, hash, bytes };
   }
 
@@ -117,12 +111,10 @@ export class HubClient {
       const next = new URL(location, url);
       if (!mayFollow(next)) return response;
       await response.body?.cancel();
-      if (redirects === MAX_REDIRECTS) {
+      if (redirects === MAX_REDIRECTS)
         throw new PullError(69, `${url.host} redirects more than ${MAX_REDIRECTS} times.`);
-      }
-      if (next.protocol !== 'https:' && next.protocol !== this.#endpoint.protocol) {
+      if (next.protocol !== 'https:' && next.protocol !== this.#endpoint.protocol)
         throw new PullError(69, `${url.host} redirects from https to ${next.protocol}//${next.host}.`);
-      }
       url = next;
     }
   }

@@ -12,7 +12,6 @@ export interface HubRepo {
 export interface HubModel extends HubRepo {
   /** Path in the repository, with slashes; undefined if the model is the repository's folder. */
   readonly path: string | undefined;
-  /** The name as the user wrote it. */
   readonly name: string;
 }
 
@@ -36,7 +35,6 @@ export function hubModelOf(name: string): HubModel | undefined {
   return { owner, repo, path: path.join('/'), name };
 }
 
-/** Throws UsageError for a malformed name. */
 export function parseHubName(name: string): HubModel {
   const model = hubModelOf(name);
   if (model !== undefined) return model;
@@ -77,7 +75,12 @@ export function isInside(root: string, path: string): boolean {
  */
 export function repoOfSnapshot(path: string): string | undefined {
   const [folder = '', snapshots, commit = ''] = path.replace(/\/$/, '').split('/').slice(-3);
-  if (snapshots !== 'snapshots' || !/^[0-9a-f]{40}$/.test(commit)) return undefined;
+  if (snapshots !== 'snapshots' || !isGitId(commit)) return undefined;
   const [kind, owner, ...name] = folder.split('--');
   return kind === 'models' && owner !== '' ? name.join('--') || undefined : undefined;
+}
+
+/** Whether the text has the form of a commit or of a blob's id in git. */
+export function isGitId(text: string): boolean {
+  return /^[0-9a-f]{40}$/.test(text);
 }

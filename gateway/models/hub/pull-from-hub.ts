@@ -62,7 +62,6 @@ async function fetchFolder(client: HubClient, model: HubModel, options: BlobOpti
   return folder.fetch(blobs);
 }
 
-/** A repository at one commit. */
 class RemoteFolder {
   readonly #client: HubClient;
   readonly #cache: HubCache;

@@ -46,11 +46,10 @@ export function readShards(indexPath: string): readonly string[] | undefined {
   const read = readAs(index, indexPath);
   if (read === undefined) return undefined;
   const shards = [...new Set(Object.values(read.weight_map))];
-  if (shards.length === 0 || shards.length > maxShards) {
+  if (shards.length === 0 || shards.length > maxShards)
     throw new FolderError(
       `${weightIndex} in it lists ${shards.length} files of weights; 1 to ${maxShards} are read`,
     );
-  }
   return shards.map(requireShardName).sort();
 }
 
@@ -84,7 +83,6 @@ export function filesOf(folder: string): readonly string[] | undefined {
   return [...requiredFiles, ...optionalFiles.filter(isThere), ...weights];
 }
 
-/** Undefined if the index is missing or unusable. */
 function listed(folder: string): readonly string[] | undefined {
   try {
     const shards = readShards(join(folder, weightIndex));

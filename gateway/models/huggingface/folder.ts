@@ -39,11 +39,10 @@ function weightsIn(folder: string): string {
   const file = identifyingFile(folder);
   if (file !== folder) return file;
   const pickle = pickles.find((name) => existsSync(join(folder, name)));
-  if (pickle !== undefined) {
+  if (pickle !== undefined)
     throw new FolderError(
       `its weights are a pickle (${pickle}), ${whyNoPickle}; fetch or convert them as safetensors`,
     );
-  }
   throw new FolderError(`there is neither ${weightFiles.join(' nor ')} in it`);
 }
 
@@ -99,7 +98,6 @@ interface FolderConfig {
   readonly contextLength: number;
   readonly vocabSize: number;
   readonly quantKind: string | undefined;
-  /** Tokens that end an answer. */
   readonly stopIds: readonly number[];
 }
 

@@ -13,7 +13,6 @@ export class FolderError extends Error {
   override readonly name = 'FolderError';
 }
 
-/** Limits of the files in bytes. */
 export const fileLimits = {
   'config.json': 2 ** 20,
   'generation_config.json': 2 ** 20,
@@ -51,12 +50,6 @@ export function readText(path: string): string | undefined {
   return readUtf8(path)?.toString('utf8');
 }
 
-export function readJson(path: string): unknown {
-  const text = readText(path);
-  if (text === undefined) return undefined;
-  return orFolderError(path, () => JSON.parse(text.replace(/^\uFEFF/, '')));
-}
-
 /** Returns the result of `parse`, and turns its SyntaxError into a FolderError that names the file. */
 export function orFolderError<Result>(path: string, parse: () => Result): Result {
   try {
@@ -71,9 +64,9 @@ export function orFolderError<Result>(path: string, parse: () => Result): Result
 
 /** The file's content, checked by the schema; undefined if there is no file. Throws FolderError. */
 export function readAs<Schema extends z.ZodType>(schema: Schema, path: string): z.output<Schema> | undefined {
-  const value = readJson(path);
-  if (value === undefined) return undefined;
-  const result = schema.safeParse(value);
+  const text = readText(path);
+  if (text === undefined) return undefined;
+  const result = schema.safeParse(orFolderError(path, () => JSON.parse(text.replace(/^\uFEFF/, ''))));
   if (result.success) return result.data;
   const issue = result.error.issues[0];
   const place = issue?.path.join('.');
@@ -82,7 +75,6 @@ export function readAs<Schema extends z.ZodType>(schema: Schema, path: string): 
   );
 }
 
-/** The file's name relative to the model's folder. */
 function nameOf(path: string): string {
   const name = basename(path);
   const inFolder = join(basename(dirname(path)), name);

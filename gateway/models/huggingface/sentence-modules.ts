@@ -28,7 +28,6 @@ const config = z.object({
   include_prompt: flag,
 });
 
-/** By the values of `pooling_mode`. */
 const POOLINGS: ReadonlyMap<string, Pooling> = new Map([
   ['lasttoken', 'last'],
   ['mean', 'mean'],

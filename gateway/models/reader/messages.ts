@@ -12,7 +12,6 @@ import type { TemplateFacts, TemplateMarks } from '../../prompt/template-feature
 import type { EncodeTextsOptions } from '../../tokenizer/tokenizer.ts';
 import type { ModelDescription } from '../model.ts';
 
-/** What is read of a model. */
 export interface ReadModel {
   readonly description: ModelDescription;
   /** Undefined without a template. */
@@ -37,7 +36,6 @@ export interface Jobs {
   readonly encode: {
     readonly job: { readonly texts: readonly string[]; readonly options: Omit<EncodeTextsOptions, 'caller'> };
     readonly result: {
-      /** The ids of all texts. */
       readonly ids: Uint32Array;
       readonly lengths: Uint32Array;
       /** Present if the next text exceeds maxTokens. */
@@ -60,7 +58,6 @@ export interface JobMessage {
 /** What a job is doing. Each phase has a limit of processor time. */
 export type Phase = 'reading' | 'parsing' | 'rendering' | 'encoding';
 
-/** To the gateway. */
 export type ReaderReply =
   | { readonly number: number; readonly phase: Phase; readonly processorMs: number }
   | { readonly number: number; readonly result: Jobs[JobKind]['result'] }
@@ -83,7 +80,6 @@ export class CalledOffError extends Error {
 /** The source of the template is at fault: every conversation would fail. */
 export class TemplateSourceError extends ChatTemplateError {}
 
-/** What the process sends of the error of a job. */
 export function failureOf(error: unknown): Failure {
   if (error instanceof CalledOffError) return { kind: 'called_off' };
   if (error instanceof PromptTooLongError) return { kind: 'too_long', leastTokens: error.leastTokens };
@@ -95,7 +91,6 @@ export function failureOf(error: unknown): Failure {
   return { kind: isShortage(error) ? 'shortage' : 'internal', message };
 }
 
-/** The error of a job, as the process has sent it. */
 export function errorOf(failure: Failure): Error {
   switch (failure.kind) {
     case 'file':
@@ -122,7 +117,6 @@ export interface ReaderLimits {
   readonly waitingJobs: number;
   /** The most attempts at one job if the process is killed each time. */
   readonly attempts: number;
-  /** The heap of the process, in MiB. */
   readonly heapMb: number;
   /** Milliseconds by the clock for one job, however busy the machine is. Its processor time is bounded by phase. */
   readonly waitMs: number;
@@ -130,7 +124,6 @@ export interface ReaderLimits {
   readonly startWaitMs: number;
   /** The same for reading a file, which may be on a slow disk. */
   readonly readWaitMs: number;
-  /** Milliseconds from a failed start to the next one. */
   readonly startPauseMs: number;
   /** Milliseconds between looks at the processor time. */
   readonly pollMs: number;
@@ -169,14 +162,12 @@ export function encodeProcessorMs(numChars: number): number {
   return 5_000 + numChars / 100;
 }
 
-/** The most bytes of one part. */
 const partBytes = 2 ** 18;
 
 const arrays = { Uint8Array, Int32Array, Uint32Array } as const;
 type ArrayKind = keyof typeof arrays;
 type SentArray = InstanceType<(typeof arrays)[ArrayKind]>;
 
-/** What a message has in place of an array. */
 interface Place {
   readonly arrayIndex: number;
   readonly kind: ArrayKind;
@@ -228,7 +219,6 @@ function isPlainObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
 }
 
-/** Joins the parts of one message after another. */
 export class PartReceiver {
   #message: unknown;
   #arrays: SentArray[] = [];

@@ -44,7 +44,6 @@ import { ReaderProcess, ReaderProcessError, readerProgram } from './reader-proce
 const jobChars = 1000;
 /** The assumed milliseconds for a character until a job has been measured. */
 const firstGuessMs = 0.001;
-/** The weight of the last job in the mean. */
 const lastWeight = 0.1;
 /** The most ids that are copied in one turn of the event loop. */
 const turnIds = 2 ** 16;
@@ -56,7 +55,6 @@ interface Task extends QueueItem {
   readonly job: Job;
   /** Its characters: the shortest job of a caller is next. */
   readonly priority: number;
-  /** Its arrival. */
   readonly order: number;
   numAttempts: number;
   /** Calls the job off; set while a process works on it. */
@@ -68,7 +66,6 @@ interface Task extends QueueItem {
 
 interface Started {
   readonly process: ReaderProcess;
-  /** Resolves when the process has the model. */
   readonly ready: Promise<unknown>;
 }
 
@@ -76,7 +73,6 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
   readonly #limits: ReaderLimits;
   #started: Started | undefined;
   #read: ReadModel | undefined;
-  /** Set if the template cannot be parsed. */
   #fault: TemplateSourceError | undefined;
   /** Set if the last start failed. The next start is tried at this time or later. */
   #startFailure: { readonly message: string; readonly untilMs: number } | undefined;
@@ -288,7 +284,6 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
     }
   }
 
-  /** The running process, or a new one. Throws UnavailableError. */
   #running(): Started {
     if (this.#started !== undefined) return this.#started;
     const leftMs = (this.#startFailure?.untilMs ?? 0) - performance.now();

@@ -130,7 +130,6 @@ export class ReaderProcess {
     }
   }
 
-  /** Sends the job, or calls it off. */
   async #send(number: number, job: Job | undefined): Promise<void> {
     const message: JobMessage = { number, job };
     // Only a restored model has arrays. Looking for them in the texts of a client would take time.

@@ -30,7 +30,6 @@ import {
 /** Milliseconds of work after which the process looks for messages: a short job does not wait for a long text. */
 const sliceMs = 5;
 
-/** What jobs need of the model. */
 interface Model {
   readonly source: string | undefined;
   readonly tokenizer: BpeTokenizer;
@@ -38,7 +37,6 @@ interface Model {
 }
 
 let model: Model | undefined;
-/** The jobs under way that were called off. */
 const calledOff = new Set<number>();
 const underWay = new Set<number>();
 

@@ -21,30 +21,25 @@ export type Comparison = '==' | '!=' | '<' | '<=' | '>' | '>=' | 'in' | 'not in'
 /** The most bits that an int may have. No prompt needs more. */
 const maxIntBits = 4096;
 
+const comparisons: Readonly<Record<Comparison, (left: Value, right: Value) => boolean>> = {
+  '==': isEqual,
+  '!=': (left, right) => !isEqual(left, right),
+  '<': (left, right) => orderOf(left, right) < 0,
+  '<=': (left, right) => orderOf(left, right) <= 0,
+  '>': (left, right) => orderOf(left, right) > 0,
+  '>=': (left, right) => orderOf(left, right) >= 0,
+  in: (left, right) => contains(right, left),
+  'not in': (left, right) => !contains(right, left),
+};
+
 export function compareBy(operator: Comparison, left: Value, right: Value): boolean {
-  switch (operator) {
-    case '==':
-      return isEqual(left, right);
-    case '!=':
-      return !isEqual(left, right);
-    case 'in':
-      return contains(right, left);
-    case 'not in':
-      return !contains(right, left);
-  }
+  return comparisons[operator](left, right);
+}
+
+function orderOf(left: Value, right: Value): number {
   requireDefined(left);
   requireDefined(right);
-  const order = compare(left, right);
-  switch (operator) {
-    case '<':
-      return order < 0;
-    case '<=':
-      return order <= 0;
-    case '>':
-      return order > 0;
-    case '>=':
-      return order >= 0;
-  }
+  return compare(left, right);
 }
 
 export function operate(operator: BinaryOperator, left: Value, right: Value): Value {
@@ -53,7 +48,11 @@ export function operate(operator: BinaryOperator, left: Value, right: Value): Va
   requireDefined(right);
   if (operator === '%' && typeof left === 'string') return formatted(left, right);
   const [a, b] = [numberOf(left), numberOf(right)];
-  if (a !== undefined && b !== undefined) return calculate(operator, a, b);
+  if (a !== undefined && b !== undefined) {
+    if (operator === '/') return divided(Number(a), Number(b));
+    const areInts = typeof a === 'bigint' && typeof b === 'bigint';
+    return areInts ? ofInts[operator](a, b) : ofFloats[operator](Number(a), Number(b));
+  }
   if (operator === '+') {
     if (typeof left === 'string' && typeof right === 'string') return left + right;
     if (isList(left) && isList(right) && left instanceof Tuple === right instanceof Tuple) {
@@ -87,53 +86,37 @@ function repeated(value: Value, times: bigint, count: Value): Value {
   return value instanceof Tuple ? Tuple.from(items) : items;
 }
 
-function calculate(operator: BinaryOperator, a: bigint | number, b: bigint | number): Value {
-  if (operator === '/') return divided(Number(a), Number(b));
-  if (typeof a === 'bigint' && typeof b === 'bigint') return calculateInts(operator, a, b);
-  const [x, y] = [Number(a), Number(b)];
-  switch (operator) {
-    case '+':
-      return x + y;
-    case '-':
-      return x - y;
-    case '*':
-      return x * y;
-    case '//':
-      return Math.floor(divided(x, y));
-    case '%': {
-      const rest = x - y * Math.trunc(divided(x, y));
-      return rest !== 0 && rest < 0 !== y < 0 ? rest + y : rest;
-    }
-    default:
-      return powered(x, y);
-  }
-}
+type Arithmetic = Exclude<BinaryOperator, '~' | '/'>;
 
-function calculateInts(operator: BinaryOperator, a: bigint, b: bigint): Value {
-  switch (operator) {
-    case '+':
-      return bounded(a + b);
-    case '-':
-      return bounded(a - b);
-    case '*':
-      return bounded(a * b);
-    case '//':
-      requireDivisor(b);
-      return (a - modulo(a, b)) / b;
-    case '%':
-      requireDivisor(b);
-      return modulo(a, b);
-    default:
-      if (b < 0n) return powered(Number(a), Number(b));
-      if (a > 1n || a < -1n) {
-        if (BigInt(a.toString(2).length) * b > BigInt(maxIntBits)) throw tooLarge();
-      }
-      return a ** b;
-  }
-}
+const ofFloats: Readonly<Record<Arithmetic, (a: number, b: number) => number>> = {
+  '+': (a, b) => a + b,
+  '-': (a, b) => a - b,
+  '*': (a, b) => a * b,
+  '//': (a, b) => Math.floor(divided(a, b)),
+  '%': (a, b) => {
+    const rest = a - b * Math.trunc(divided(a, b));
+    return rest !== 0 && rest < 0 !== b < 0 ? rest + b : rest;
+  },
+  '**': powered,
+};
+
+const ofInts: Readonly<Record<Arithmetic, (a: bigint, b: bigint) => Value>> = {
+  '+': (a, b) => bounded(a + b),
+  '-': (a, b) => bounded(a - b),
+  '*': (a, b) => bounded(a * b),
+  '//': (a, b) => (a - modulo(a, b)) / b,
+  '%': modulo,
+  '**': (a, b) => {
+    if (b < 0n) return powered(Number(a), Number(b));
+    const isLarge = (a > 1n || a < -1n) && BigInt(a.toString(2).length) * b > BigInt(maxIntBits);
+    if (isLarge) throw tooLarge();
+    return a ** b;
+  },
+};
 
 /** The remainder with the sign of the divisor. */
 function modulo(a: bigint, b: bigint): bigint {
+  requireDivisor(b);
   const rest = a % b;
   return rest !== 0n && rest < 0n !== b < 0n ? rest + b : rest;
 }

@@ -63,7 +63,6 @@ class DeviceProbe {
     return this.#nextAt === undefined ? undefined : Math.max(0, this.#nextAt - this.#options.clock.now());
   }
 
-  /** Does nothing if probing has started already. */
   start(): void {
     if (this.#timer !== undefined || this.#probing !== undefined) return;
     const { clock } = this.#options;
@@ -113,7 +112,6 @@ export class AutoBackend {
   readonly #now: () => number;
   /** Why the CPU computes; undefined while CUDA does. */
   #reason: string | undefined;
-  /** Times at which the device was lost. */
   #losses: number[] = [];
   /** Bytes that the last runner on the device held. */
   #neededBytes = 0;

@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from '../../system/clock.ts';
+import { type Clock, settlesWithin, systemClock } from '../../system/clock.ts';
 import type { BackendStatus, RunnerInfo } from '../runner.ts';
 import type { RunnerEvent } from '../supervision/runner-event.ts';
 import type { RunnerFailure, RunnerLauncher } from '../supervision/runner-spec.ts';
@@ -28,7 +28,6 @@ export interface Choice {
   onReady(heldBytes: number): void;
 }
 
-/** Starts runners on a CUDA device. */
 export class CudaLauncher implements RunnerLauncher {
   readonly command: RunnerLauncher['command'];
   readonly #options: CudaOptions;
@@ -72,6 +71,7 @@ export class CudaLauncher implements RunnerLauncher {
     this.#left = new AbortController();
     const { signal } = this.#left;
     const { clock = systemClock, inquiry, gpuDevice, log } = this.#options;
+    const left = new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
     const startedMs = clock.now();
     for (;;) {
       const device = usableDevice(await inquiry.ask(signal), gpuDevice);
@@ -83,22 +83,7 @@ export class CudaLauncher implements RunnerLauncher {
         log({ level: 'warn', event: 'device_memory_missing', ...bytes });
         return undefined;
       }
-      await elapsed(memoryPollMs, signal, clock);
+      await settlesWithin(left, memoryPollMs, clock);
     }
   }
-}
-
-/** Resolves early when the signal is aborted. */
-function elapsed(delayMs: number, signal: AbortSignal, clock: Clock): Promise<void> {
-  return new Promise((resolve) => {
-    const leave = (): void => {
-      timer.cancel();
-      resolve();
-    };
-    const timer = clock.after(delayMs, () => {
-      signal.removeEventListener('abort', leave);
-      resolve();
-    });
-    signal.addEventListener('abort', leave, { once: true });
-  });
 }

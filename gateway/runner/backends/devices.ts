@@ -2,7 +2,7 @@
 import { accessSync, constants } from 'node:fs';
 import * as z from 'zod';
 import { type Clock, settlesWithin, systemClock } from '../../system/clock.ts';
-import { escapeControls } from '../../system/printable.ts';
+import { escapeControls, lastLineOf } from '../../system/printable.ts';
 import { programOutput } from '../../system/program-output.ts';
 
 /** A driver that initialises many devices takes seconds; one that hangs never answers. */
@@ -42,7 +42,6 @@ export class DeviceInquiry {
   /** The process that was started last, until it ends. A hanging driver may keep it alive; no second one is started beside it. */
   #pending: Promise<unknown> | undefined;
 
-  /** file: the path of cuda-runner. */
   constructor(file: string, clock: Clock = systemClock) {
     this.#file = file;
     this.#clock = clock;
@@ -63,7 +62,7 @@ export class DeviceInquiry {
     const { stdout, stderr, fault } = await programOutput(this.#file, ['devices', '--json'], limits);
     const report = parsed(stdout);
     if (report !== undefined) return report;
-    const lastLine = stderr.trimEnd().split('\n').at(-1) ?? '';
+    const lastLine = lastLineOf(stderr);
     const what = `${this.#file} devices gave no report: ${fault ?? 'it ended with status 0'}`;
     return escapeControls(lastLine === '' ? `${what}.` : `${what}: ${lastLine}`);
   }

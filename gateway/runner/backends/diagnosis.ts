@@ -1,7 +1,7 @@
 /** What `runnel doctor` reports: what this machine can compute with, and what it lacks. */
-import { readFileSync } from 'node:fs';
 import { availableParallelism, freemem, totalmem } from 'node:os';
-import { escapeControls } from '../../system/printable.ts';
+import { escapeControls, lastLineOf } from '../../system/printable.ts';
+import { kernelFile } from '../../system/process-stat.ts';
 import { programOutput } from '../../system/program-output.ts';
 import { type NodeFacts, nodeFacts, nodeFault } from '../../system/version.ts';
 import { DeviceInquiry, type DeviceReport, notRunnable, usableDevice } from './devices.ts';
@@ -15,13 +15,11 @@ const FAST_PATH_FLAGS = ['avx2', 'fma', 'f16c', 'bmi1', 'bmi2', 'abm', 'movbe'];
 
 export interface DiagnosisOptions {
   readonly backend: 'auto' | 'cpu' | 'cuda';
-  /** Paths of the binaries. */
   readonly runner: string;
   readonly cudaRunner: string;
   readonly gpuDevice: number;
   /** The directory that holds /proc; tests replace it. */
   readonly root?: string;
-  /** Version of Node; by default the running one's. */
   readonly nodeVersion?: string;
 }
 
@@ -35,7 +33,6 @@ export interface BinaryFacts {
 export interface Diagnosis {
   /** What `runnel serve` would compute on; null: it could not compute. */
   readonly serves: 'cpu' | 'cuda' | null;
-  /** The Node version that runs the gateway. */
   readonly node: NodeFacts;
   readonly processor: {
     readonly model: string | null;
@@ -66,7 +63,7 @@ export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
   const canCuda = backend !== 'cpu' && typeof device !== 'string';
   const canCpu = backend !== 'cuda' && cpuRunner.fault === null;
   const hasDriver =
-    contentOf(`${root}/proc/driver/nvidia/version`) !== undefined ||
+    kernelFile(`${root}/proc/driver/nvidia/version`) !== undefined ||
     (typeof devices !== 'string' && devices.driver !== null);
   const node = nodeFacts(nodeVersion);
   const nodeAdvice = nodeFault(node);
@@ -102,24 +99,16 @@ async function binaryFacts(file: string, helps: string): Promise<BinaryFacts> {
   const { stdout, stderr, fault } = await programOutput(file, ['--version'], VERSION_LIMITS);
   if (fault === undefined && stdout !== '')
     return { file, version: escapeControls(stdout.trim()), fault: null };
-  const why = stderr.trimEnd().split('\n').at(-1) || (fault ?? 'it says no version');
+  const why = lastLineOf(stderr) || (fault ?? 'it says no version');
   return { file, version: null, fault: escapeControls(`${file} does not run: ${why}`) };
 }
 
 function processorFacts(root: string): Diagnosis['processor'] {
-  const text = contentOf(`${root}/proc/cpuinfo`) ?? '';
+  const text = kernelFile(`${root}/proc/cpuinfo`) ?? '';
   const flags = /^flags\s*: (.*)$/m.exec(text)?.[1]?.split(' ');
   return {
     model: /^model name\s*: (.*)$/m.exec(text)?.[1] ?? null,
     num_processors: availableParallelism(),
     has_fast_path: flags === undefined ? null : FAST_PATH_FLAGS.every((flag) => flags.includes(flag)),
   };
-}
-
-function contentOf(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return undefined;
-  }
 }

@@ -3,7 +3,7 @@
  * cannot be served.
  */
 import * as z from 'zod';
-import { escapeControls } from '../../system/printable.ts';
+import { escapeControls, lastLineOf } from '../../system/printable.ts';
 import { programOutput } from '../../system/program-output.ts';
 
 const ANSWER_LIMITS = { timeoutMs: 60_000, maxBytes: 1024 * 1024 };
@@ -54,7 +54,7 @@ const schema = z.object({
 
 export type RunnerInspection = z.output<typeof schema>;
 
-export interface InspectionWish {
+export interface InspectionParams {
   readonly model: string;
   /** Tokens of prompt and answer together; undefined: the model's context length. */
   readonly context: number | undefined;
@@ -67,7 +67,7 @@ export interface InspectionWish {
 /** runner: path of the binary. Returns a sentence if the runner gives no answer. */
 export async function inspectBy(
   runner: string,
-  { model, context, batch, flags }: InspectionWish,
+  { model, context, batch, flags }: InspectionParams,
 ): Promise<RunnerInspection | string> {
   const args = ['inspect', '--json', '--model', model, '--max-num-seqs', String(batch)];
   args.push('--kv-cache-bytes', UNBOUNDED_BYTES, ...flags);
@@ -81,8 +81,7 @@ export async function inspection(
   args: readonly string[],
 ): Promise<RunnerInspection | string> {
   const { stdout, stderr, fault } = await programOutput(runner, args, ANSWER_LIMITS);
-  if (fault !== undefined)
-    return escapeControls(stderr.trimEnd().split('\n').at(-1) || `${runner}: ${fault}.`);
+  if (fault !== undefined) return escapeControls(lastLineOf(stderr) || `${runner}: ${fault}.`);
   try {
     return schema.parse(JSON.parse(stdout));
   } catch {

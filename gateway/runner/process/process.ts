@@ -3,9 +3,9 @@
  * speaks over the pipes.
  */
 
-import { readFileSync } from 'node:fs';
 import { PassThrough, type Readable, type Writable } from 'node:stream';
 import { escapeControls } from '../../system/printable.ts';
+import { kernelFile } from '../../system/process-stat.ts';
 import { NoDescriptorsError } from '../../system/spawn-reserve.ts';
 import { scrubEnvironment, startProgram } from '../../system/start-program.ts';
 import { StderrReader } from './stderr.ts';
@@ -32,11 +32,9 @@ export interface RunnerProcess {
   readonly exited: Promise<RunnerExit>;
   /** Settles when stdout and stderr are closed. A grandchild may hold them open for ever. */
   readonly outputClosed: Promise<unknown>;
-  /** The last lines of stderr. */
   readonly stderrTail: string;
   /** Closes stdout and stderr at this end and drops what is in them. */
   dropOutput(): void;
-  /** Does nothing once the process has ended. */
   kill(signal: NodeJS.Signals): void;
 }
 
@@ -116,27 +114,19 @@ function withoutProcess(reason: string): RunnerProcess {
 
 /**
  * Number of processes in this control group that the kernel has killed because memory ran out. Read before and after a death,
- * it tells such a SIGKILL from one that somebody sent. The files are the kernel's own, so reading them does not wait for a
- * disk. Undefined where the system does not count, or does not let us read the count.
+ * it tells such a SIGKILL from one that somebody sent. Undefined where the system does not count, or does not let us read the
+ * count.
  */
 export function readOomKills(root = ''): number | undefined {
-  const groups = contentOf(`${root}/proc/self/cgroup`)?.split('\n') ?? [];
+  const groups = kernelFile(`${root}/proc/self/cgroup`)?.split('\n') ?? [];
   for (const group of groups) {
     const [, controllers, path] = /^\d+:([^:]*):(.*)$/.exec(group) ?? [];
     if (path === undefined) continue;
     const isUnified = controllers === '';
     if (!isUnified && !controllers?.split(',').includes('memory')) continue;
     const file = isUnified ? `${path}/memory.events` : `memory${path}/memory.oom_control`;
-    const count = /^oom_kill (\d+)$/m.exec(contentOf(`${root}/sys/fs/cgroup/${file}`) ?? '')?.[1];
+    const count = /^oom_kill (\d+)$/m.exec(kernelFile(`${root}/sys/fs/cgroup/${file}`) ?? '')?.[1];
     if (count !== undefined) return Number(count);
   }
   return undefined;
-}
-
-function contentOf(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return undefined;
-  }
 }

@@ -23,7 +23,6 @@ export class StderrReader {
   readonly #decoder = new StringDecoder('utf8');
   #line = '';
   #isCut = false;
-  /** The last characters, as they came. */
   #tail = '';
   #windowStart = Number.NEGATIVE_INFINITY;
   #numRead = 0;

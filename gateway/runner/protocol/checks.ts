@@ -9,14 +9,11 @@ import type { Embed, Generate } from './to-runner.ts';
  * vocabulary, no more tokens than asked for, nothing after a stop id (docs/protocol.md, "A request").
  */
 export class AnswerCheck {
-  readonly #requestId: number;
+  readonly #asked: Omit<Generate, 'tokenIds'>;
   readonly #stopIds: ReadonlySet<number>;
   /** Empty: all ids are allowed. */
   readonly #allowedIds: ReadonlySet<number>;
   readonly #bannedIds: ReadonlySet<number>;
-  readonly #minTokens: number;
-  readonly #topLogprobs: number | undefined;
-  readonly #promptLogprobs: number | undefined;
   readonly #vocabSize: number;
   readonly #numTokens: number;
   readonly #numPromptTokens: number;
@@ -27,48 +24,39 @@ export class AnswerCheck {
   #room: number;
   #lastStep = 0;
 
-  constructor(generate: Generate, limits: { vocabSize: number; maxModelLen: number }) {
-    this.#requestId = generate.requestId;
-    this.#stopIds = new Set(generate.stopIds);
-    this.#allowedIds = new Set(generate.sampling.allowedTokenIds);
-    this.#bannedIds = new Set(generate.sampling.bannedTokenIds);
-    this.#minTokens = generate.minTokens;
-    this.#topLogprobs = generate.topLogprobs;
-    this.#promptLogprobs = generate.promptLogprobs;
-    this.#numTokens = generate.tokenIds.length;
-    this.#numPromptTokens = generate.tokenIds.length - generate.numEmitted;
+  constructor({ tokenIds, ...asked }: Generate, limits: { vocabSize: number; maxModelLen: number }) {
+    const { stopIds, sampling, numEmitted, maxTokens } = asked;
+    this.#asked = asked;
+    this.#stopIds = new Set(stopIds);
+    this.#allowedIds = new Set(sampling.allowedTokenIds);
+    this.#bannedIds = new Set(sampling.bannedTokenIds);
+    this.#numTokens = tokenIds.length;
+    this.#numPromptTokens = tokenIds.length - numEmitted;
     this.#vocabSize = limits.vocabSize;
-    this.#nextIndex = generate.numEmitted;
-    this.#room = Math.min(
-      generate.maxTokens - generate.numEmitted,
-      limits.maxModelLen - generate.tokenIds.length,
-    );
+    this.#nextIndex = numEmitted;
+    this.#room = Math.min(maxTokens - numEmitted, limits.maxModelLen - tokenIds.length);
   }
 
-  /** Tokens of the prompt and of the answer so far. */
   get numTokens(): number {
     return this.#numPromptTokens + this.#nextIndex;
   }
 
   /** Throws ProtocolError if this frame cannot come next. */
   acceptPromptLogprobs({ firstIndex, logprobs }: PromptLogprobs): void {
-    if (this.#promptLogprobs === undefined || this.#hasOutput) {
+    if (this.#asked.promptLogprobs === undefined || this.#hasOutput)
       throw this.#violation('order', "got its prompt's log-probabilities when none were due");
-    }
-    if (firstIndex !== this.#nextPromptIndex) {
+    if (firstIndex !== this.#nextPromptIndex)
       throw this.#violation(
         'order',
         `got log-probabilities of prompt token ${firstIndex} where ${this.#nextPromptIndex} comes next`,
       );
-    }
     const numLeft = this.#numPromptTokens - firstIndex;
-    if (logprobs.length > numLeft) {
+    if (logprobs.length > numLeft)
       throw this.#violation(
         'field',
         `got log-probabilities of ${logprobs.length} prompt tokens where ${numLeft} were left`,
       );
-    }
-    this.#checkTops(logprobs, this.#promptLogprobs);
+    this.#checkTops(logprobs, this.#asked.promptLogprobs);
     this.#nextPromptIndex += logprobs.length;
   }
 
@@ -80,12 +68,10 @@ export class AnswerCheck {
   accept(output: Output, step: number): void {
     const { tokenIds, finish } = output;
     if (step === this.#lastStep) throw this.#violation('order', 'got two outputs in one step');
-    if (output.firstIndex !== this.#nextIndex) {
+    if (output.firstIndex !== this.#nextIndex)
       throw this.#violation('order', `got index ${output.firstIndex} where ${this.#nextIndex} comes next`);
-    }
-    if (tokenIds.length > this.#room) {
+    if (tokenIds.length > this.#room)
       throw this.#violation('field', `got ${tokenIds.length} tokens where ${this.#room} were left`);
-    }
     this.#checkFirst(output);
     this.#checkIds(tokenIds);
     this.#checkMasks(tokenIds);
@@ -102,13 +88,13 @@ export class AnswerCheck {
       const what = this.#hasOutput ? 'got a second first output' : 'got its first output without its times';
       throw this.#violation('order', what);
     }
-    if (first !== undefined && first.numCachedTokens >= this.#numTokens) {
+    if (first !== undefined && first.numCachedTokens >= this.#numTokens)
       throw this.#violation(
         'field',
         `found ${first.numCachedTokens} of ${this.#numTokens} tokens in the cache`,
       );
-    }
-    const isMissing = this.#promptLogprobs !== undefined && this.#nextPromptIndex < this.#numPromptTokens;
+    const isMissing =
+      this.#asked.promptLogprobs !== undefined && this.#nextPromptIndex < this.#numPromptTokens;
     if (isMissing) {
       const missing = `prompt token ${this.#nextPromptIndex}`;
       throw this.#violation('order', `got its first output without the log-probabilities of ${missing}`);
@@ -116,21 +102,20 @@ export class AnswerCheck {
   }
 
   #checkMasks(ids: readonly number[]): void {
-    const isBelowMin = this.#nextIndex < this.#minTokens;
+    const isBelowMin = this.#nextIndex < this.#asked.minTokens;
     if (this.#bannedIds.size === 0 && this.#allowedIds.size === 0 && !isBelowMin) return;
     const isMasked = (id: number, offset: number): boolean =>
       this.#bannedIds.has(id) ||
       (this.#allowedIds.size > 0 && !this.#allowedIds.has(id)) ||
-      (this.#nextIndex + offset < this.#minTokens && this.#stopIds.has(id));
+      (this.#nextIndex + offset < this.#asked.minTokens && this.#stopIds.has(id));
     const masked = ids.find(isMasked);
     if (masked !== undefined) throw this.#violation('field', `got token ${masked}, which it must not draw`);
   }
 
   #checkIds(ids: readonly number[]): void {
     for (const id of ids) {
-      if (id >= this.#vocabSize) {
+      if (id >= this.#vocabSize)
         throw this.#violation('field', `got token ${id}; the vocabulary has ${this.#vocabSize}`);
-      }
     }
   }
 
@@ -138,41 +123,35 @@ export class AnswerCheck {
     let stopIndex = 0;
     while (stopIndex < ids.length && !this.#stopIds.has(ids[stopIndex] as number)) stopIndex++;
     if (stopIndex === ids.length) stopIndex = -1;
-    if (stopIndex !== -1 && (stopIndex !== ids.length - 1 || finish === undefined)) {
+    if (stopIndex !== -1 && (stopIndex !== ids.length - 1 || finish === undefined))
       throw this.#violation('order', `goes on behind its stop id ${ids[stopIndex]}`);
-    }
-    if (finish === 'stop_id' && stopIndex === -1) {
+    if (finish === 'stop_id' && stopIndex === -1)
       throw this.#violation('order', 'ended by a stop id without one');
-    }
-    if (finish === 'max_tokens' && roomLeft > 0) {
+    if (finish === 'max_tokens' && roomLeft > 0)
       throw this.#violation('order', `was cut off with ${roomLeft} tokens left`);
-    }
-    if (roomLeft === 0 && finish === undefined) {
+    if (roomLeft === 0 && finish === undefined)
       throw this.#violation('order', 'has all its tokens and no finish_reason');
-    }
   }
 
   #checkLogprobs(output: Output): void {
-    if (output.logprobs === undefined && this.#topLogprobs === undefined) return;
+    if (output.logprobs === undefined && this.#asked.topLogprobs === undefined) return;
     const entries = output.logprobs ?? [];
-    const expected = this.#topLogprobs === undefined ? 0 : output.tokenIds.length;
-    if (entries.length !== expected) {
+    const expected = this.#asked.topLogprobs === undefined ? 0 : output.tokenIds.length;
+    if (entries.length !== expected)
       throw this.#violation('field', `got ${entries.length} log-probabilities where ${expected} belong`);
-    }
-    this.#checkTops(entries, this.#topLogprobs ?? 0);
+    this.#checkTops(entries, this.#asked.topLogprobs ?? 0);
   }
 
   #checkTops(entries: readonly TokenLogprobs[], numAsked: number): void {
     for (const { topIds } of entries) {
-      if (topIds.length > numAsked) {
+      if (topIds.length > numAsked)
         throw this.#violation('field', `got ${topIds.length} top ids; ${numAsked} were asked for`);
-      }
       this.#checkIds(topIds);
     }
   }
 
   #violation(kind: 'field' | 'order', what: string): ProtocolError {
-    return new ProtocolError(kind, `Request ${this.#requestId} ${what}.`);
+    return new ProtocolError(kind, `Request ${this.#asked.requestId} ${what}.`);
   }
 }
 
@@ -180,7 +159,6 @@ export class AnswerCheck {
 export class EmbeddingCheck {
   readonly #requestId: number;
   readonly #size: number;
-  /** Tokens of the text. */
   readonly numTokens: number;
 
   constructor({ requestId, tokenIds }: Embed, { embeddingSize }: { readonly embeddingSize: number }) {

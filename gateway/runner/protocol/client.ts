@@ -12,11 +12,8 @@ import { FrameReader, FrameWriter } from './frame-pipes.ts';
 import {
   decodeFromRunner,
   type Embedding,
-  type Failure,
   type FromRunner,
-  type Heartbeat,
-  type Hello,
-  type LoadProgress,
+  type Notice,
   type PromptLogprobs,
   protocolVersion,
   type Ready,
@@ -31,17 +28,11 @@ import { type Embed, encodeToRunner, type Generate } from './to-runner.ts';
 const maxRequestId = 2 ** 32 - 1;
 
 export interface ClientEvents {
-  onHello(hello: Hello): void;
-  onLoadProgress(progress: LoadProgress): void;
-  onReady(ready: Ready): void;
-  onHeartbeat(heartbeat: Heartbeat): void;
+  onNotice(notice: Notice): void;
   /** Called after the sinks have got the step's outputs. */
   onStep(step: number): void;
   /** The runner no longer holds a cancelled request. */
-  onLetGo(): void;
-  onStats(stats: Stats): void;
-  /** The runner is about to exit and says why. */
-  onFailure(failure: Failure): void;
+  onReleased(): void;
   /** The last event: the runner's output has ended, or the runner broke the protocol and is not read any more. */
   onClosed(error: ProtocolError | undefined): void;
 }
@@ -64,7 +55,7 @@ export class RunnerClient {
   readonly #writer: FrameWriter;
   readonly #events: ClientEvents;
   readonly #notices: NoticeRate;
-  readonly #requests = new SentRequests();
+  readonly requests = new SentRequests();
   #phase: Phase = 'unknown';
   #ready: Ready | undefined;
   #hasVocabulary = false;
@@ -93,31 +84,6 @@ export class RunnerClient {
     this.#close(undefined);
   }
 
-  /** Number of cancelled requests whose terminal event has not come: the runner still holds them. */
-  get numCancelled(): number {
-    return this.#requests.numCancelled;
-  }
-
-  /** Number of tokens that these were sent with. */
-  get numCancelledTokens(): number {
-    return this.#requests.numCancelledTokens;
-  }
-
-  /** Whether the runner has a request that it must work on: one that is not paused, or that is cancelled and not answered. */
-  get owesTokens(): boolean {
-    return this.#requests.owesTokens;
-  }
-
-  /** Sequences that the runner computes in one step. Throws before Ready. */
-  get maxNumSeqs(): number {
-    return this.#readyOf('maxNumSeqs').maxNumSeqs;
-  }
-
-  /** Tokens that prompt and answer may have together. Throws before Ready. */
-  get maxModelLen(): number {
-    return this.#readyOf('maxModelLen').maxModelLen;
-  }
-
   /** The runner's numerics id; empty before Hello. */
   get numericsId(): string {
     return this.#numericsId;
@@ -128,7 +94,7 @@ export class RunnerClient {
    * the model's; required with the first grammar, which it is sent before.
    */
   generate(request: Omit<Generate, 'requestId'>, sink: RequestSink, vocabulary?: VocabularyFrames): number {
-    const ready = this.#readyOf('generate');
+    const { ready } = this;
     const generate = { ...request, requestId: this.#lastRequestId + 1 };
     const frame = encodeFrame(encodeToRunner({ type: 'generate', ...generate }), maxBytesToRunner);
     if (generate.grammar !== undefined) this.#requireVocabulary(vocabulary, ready);
@@ -137,7 +103,7 @@ export class RunnerClient {
 
   /** Sends an embedding request. Same errors as generate(), and RangeError if the runner makes no embeddings. */
   embed(request: Omit<Embed, 'requestId'>, sink: RequestSink): number {
-    const ready = this.#readyOf('embed');
+    const { ready } = this;
     const embed = { ...request, requestId: this.#lastRequestId + 1 };
     if (ready.embeddingSize === 0) throw new RangeError('This runner does not support embeddings.');
     const frame = encodeFrame(encodeToRunner({ type: 'embed', ...embed }), maxBytesToRunner);
@@ -151,7 +117,7 @@ export class RunnerClient {
     sink: RequestSink,
   ): number {
     this.#lastRequestId = requestId;
-    this.#requests.add(requestId, { numTokens: tokenIds.length, check, sink });
+    this.requests.add(requestId, { numTokens: tokenIds.length, check, sink });
     this.#writer.send(`request ${requestId}`, frame);
     if (requestId === maxRequestId) {
       // An id must not come twice. A new runner counts from 1 again.
@@ -174,7 +140,7 @@ export class RunnerClient {
 
   /** Cancels a request, whose sink gets nothing more. Does nothing if the request has ended. */
   cancel(requestId: number, reason: CancelReason = 'cancelled'): void {
-    if (!this.#requests.cancel(requestId)) return;
+    if (!this.requests.cancel(requestId)) return;
     this.#send(`cancel ${requestId}`, { type: 'cancel', requestId, isComplete: reason === 'enough' });
   }
 
@@ -187,7 +153,7 @@ export class RunnerClient {
   }
 
   #setPaused(requestId: number, isPaused: boolean): void {
-    const request = this.#requests.find(requestId);
+    const request = this.requests.find(requestId);
     if (request === undefined) return;
     request.isPaused = isPaused;
     this.#send(`flow ${requestId}`, { type: isPaused ? 'pause' : 'resume', requestId });
@@ -203,8 +169,9 @@ export class RunnerClient {
     this.#writer.end();
   }
 
-  #readyOf(what: string): Ready {
-    if (this.#ready === undefined) throw new Error(`${what} was asked for before the runner was ready.`);
+  /** Throws before Ready. */
+  get ready(): Ready {
+    if (this.#ready === undefined) throw new Error('A request was made before the runner was ready.');
     return this.#ready;
   }
 
@@ -228,29 +195,16 @@ export class RunnerClient {
   #close(error: ProtocolError | undefined): void {
     if (this.#phase === 'closed') return;
     this.#phase = 'closed';
-    this.#requests.clear();
+    this.requests.clear();
     this.#reader.stop();
     this.#events.onClosed(error);
     this.#settleClosed();
   }
 
   #receive(message: FromRunner): void {
-    if (!allowedIn[this.#phase].includes(message.type)) {
+    if (!allowedIn[this.#phase].includes(message.type))
       throw new ProtocolError('order', `The runner sent ${message.type} in phase ${this.#phase}.`);
-    }
     switch (message.type) {
-      case 'hello':
-        this.#onHello(message);
-        break;
-      case 'load_progress':
-        this.#notices.count(message.type);
-        this.#events.onLoadProgress(message);
-        break;
-      case 'ready':
-        this.#phase = 'serving';
-        this.#ready = message;
-        this.#events.onReady(message);
-        break;
       case 'step':
         this.#onStep(message);
         break;
@@ -260,48 +214,50 @@ export class RunnerClient {
       case 'embedding':
         this.#onEmbedding(message);
         break;
-      case 'stats':
-        this.#onStats(message);
-        break;
       case 'request_error':
         this.#onRequestError(message);
         break;
-      case 'failure':
-        this.#phase = 'exiting';
-        this.#events.onFailure(message);
-        break;
-      case 'heartbeat':
-        this.#notices.count(message.type);
-        this.#events.onHeartbeat(message);
-        break;
+      default:
+        this.#take(message);
+        this.#events.onNotice(message);
     }
   }
 
-  #onHello(hello: Hello): void {
-    if (hello.protocolVersion !== protocolVersion) {
-      throw new ProtocolError(
-        'version',
-        `The runner speaks protocol version ${hello.protocolVersion}, the gateway version ${protocolVersion}. ` +
-          'Build both from the same sources.',
-      );
+  #take(notice: Notice): void {
+    switch (notice.type) {
+      case 'hello':
+        if (notice.protocolVersion !== protocolVersion)
+          throw new ProtocolError(
+            'version',
+            `The runner speaks protocol version ${notice.protocolVersion}, the gateway version ${protocolVersion}. ` +
+              'Build both from the same sources.',
+          );
+        this.#phase = 'loading';
+        this.#numericsId = notice.numericsId;
+        break;
+      case 'ready':
+        this.#phase = 'serving';
+        this.#ready = notice;
+        break;
+      case 'failure':
+        this.#phase = 'exiting';
+        break;
+      default:
+        this.#notices.count(notice.type);
+        if (notice.type === 'stats') this.#takeStats(notice);
     }
-    this.#phase = 'loading';
-    this.#numericsId = hello.numericsId;
-    this.#events.onHello(hello);
   }
 
   #onStep({ step, outputs }: Step): void {
-    if (step !== this.#lastStep + 1) {
+    if (step !== this.#lastStep + 1)
       throw new ProtocolError('order', `Step ${step} came where ${this.#lastStep + 1} comes next.`);
-    }
     this.#lastStep = step;
     const maxNumSeqs = this.#ready?.maxNumSeqs ?? 0;
-    if (outputs.length > maxNumSeqs) {
+    if (outputs.length > maxNumSeqs)
       throw new ProtocolError('field', `A step has ${outputs.length} outputs, more than ${maxNumSeqs}.`);
-    }
-    if (outputs.length === 0) this.#requests.countEmptyStep();
+    if (outputs.length === 0) this.requests.countEmptyStep();
     for (const output of outputs) {
-      const request = this.#requests.spokenOf(output.requestId);
+      const request = this.requests.spokenOf(output.requestId);
       request.check.accept(output, step);
       if (output.finish !== undefined) this.#forget(output.requestId, request);
       if (!request.isCancelled) request.sink.onOutput(output);
@@ -310,46 +266,43 @@ export class RunnerClient {
   }
 
   #onPromptLogprobs(frame: PromptLogprobs): void {
-    const request = this.#requests.spokenOf(frame.requestId);
+    const request = this.requests.spokenOf(frame.requestId);
     request.check.acceptPromptLogprobs(frame);
     if (!request.isCancelled) request.sink.onPromptLogprobs(frame);
   }
 
   #onEmbedding(embedding: Embedding): void {
     const { requestId } = embedding;
-    const request = this.#requests.spokenOf(requestId);
+    const request = this.requests.spokenOf(requestId);
     request.check.acceptEmbedding(embedding);
     this.#forget(requestId, request);
     if (!request.isCancelled) request.sink.onEmbedding(embedding);
   }
 
-  #onStats(stats: Stats): void {
-    this.#notices.count(stats.type);
+  #takeStats(stats: Stats): void {
     for (const name of schedulerCounters) {
       const before = this.#stats?.[name] ?? 0;
       if (stats[name] >= before) continue;
       throw new ProtocolError('order', `The counter ${name} went back from ${before} to ${stats[name]}.`);
     }
     this.#stats = stats;
-    this.#events.onStats(stats);
   }
 
   #onRequestError(error: RequestError): void {
-    const request = this.#requests.spokenOf(error.requestId);
+    const request = this.requests.spokenOf(error.requestId);
     this.#forget(error.requestId, request);
     if (request.isCancelled) return;
-    if (error.code === 'CANCELLED') {
+    if (error.code === 'CANCELLED')
       throw new ProtocolError(
         'order',
         `Request ${error.requestId} was reported cancelled; nobody had asked.`,
       );
-    }
     request.sink.onError(error);
   }
 
   #forget(requestId: number, request: SentRequest): void {
-    this.#requests.end(requestId, request);
-    if (request.isCancelled) this.#events.onLetGo();
+    this.requests.end(requestId, request);
+    if (request.isCancelled) this.#events.onReleased();
   }
 }
 

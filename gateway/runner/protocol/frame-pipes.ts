@@ -27,7 +27,6 @@ export class FrameReader {
    * Together they are no more than a pipe holds.
    */
   readonly #waiting: Uint8Array[] = [];
-  /** Position in the first chunk. */
   #position = 0;
   /** End of this turn's time; undefined: no frame has been taken in this turn. */
   #turnEndsAt: number | undefined;
@@ -51,7 +50,6 @@ export class FrameReader {
     for (const event of ['error', 'close']) input.on(event, () => this.#onInputEnd('cut'));
   }
 
-  /** Drops the waiting chunks and closes the pipe. */
   stop(): void {
     this.#isStopped = true;
     this.#waiting.length = 0;

@@ -39,15 +39,13 @@ export class FrameDecoder {
 
   /** Call it at the end of the stream. Throws ProtocolError if the stream ends inside a frame. */
   end(): void {
-    if (this.#partial !== undefined) {
+    if (this.#partial !== undefined)
       throw new ProtocolError(
         'truncated',
         `The stream ended inside a frame, after ${this.#partialBytes} of ${this.#partial.length} bytes.`,
       );
-    }
-    if (this.#lengthBytes > 0) {
+    if (this.#lengthBytes > 0)
       throw new ProtocolError('truncated', 'The stream ended inside the length of a frame.');
-    }
   }
 
   /** Reads a part of a length, or a length and its message if all of it is in the chunk. Returns the position behind. */
@@ -61,17 +59,15 @@ export class FrameDecoder {
       this.#length += (byte & 0x7f) * 2 ** (7 * this.#lengthBytes);
       this.#lengthBytes += 1;
       if (byte < 0x80) break;
-      if (this.#lengthBytes === maxLengthBytes) {
+      if (this.#lengthBytes === maxLengthBytes)
         throw new ProtocolError('varint', `The length of a frame takes more than ${maxLengthBytes} bytes.`);
-      }
     }
     const length = this.#length;
-    if (length > this.#maxBytes) {
+    if (length > this.#maxBytes)
       throw new ProtocolError(
         'oversize',
         `A frame says it has ${length} bytes; at most ${this.#maxBytes} are allowed.`,
       );
-    }
     this.#length = 0;
     this.#lengthBytes = 0;
     if (position + length <= chunk.length) {
@@ -97,9 +93,8 @@ export class FrameDecoder {
 
 /** Returns length and message in one buffer, so that a frame is one write. Throws RangeError if the message is too long. */
 export function encodeFrame(message: Uint8Array, maxBytes: number): Uint8Array {
-  if (message.length > maxBytes) {
+  if (message.length > maxBytes)
     throw new RangeError(`A message of ${message.length} bytes does not fit into a frame of ${maxBytes}.`);
-  }
   const header: number[] = [];
   let rest = message.length;
   while (rest >= 0x80) {

@@ -4,12 +4,11 @@
  */
 import type Long from 'long';
 import { Reader } from 'protobufjs/minimal.js';
-import { escapeControls } from '../../system/printable.ts';
-import type { FirstOutput } from '../answer-times.ts';
-import type { RunnerInfo, TokenLogprobs } from '../runner.ts';
+import { escapeControls, snakeCase } from '../../system/printable.ts';
+import type { FirstOutput, TokenLogprobs } from '../runner.ts';
 import { ProtocolError } from './frame.ts';
 import { runner } from './proto/runner.js';
-import { countersOf, type SchedulerStats } from './scheduler-stats.ts';
+import { countersOf } from './scheduler-stats.ts';
 
 const { v1 } = runner;
 
@@ -55,17 +54,7 @@ const errorCodes = {
   [v1.ErrorCode.ERROR_CODE_GRAMMAR_FAILED]: 'GRAMMAR_FAILED',
 } as const satisfies Record<Exclude<runner.v1.ErrorCode, 0>, string>;
 
-export type FromRunner =
-  | Hello
-  | LoadProgress
-  | Ready
-  | Step
-  | PromptLogprobs
-  | Embedding
-  | Stats
-  | Heartbeat
-  | RequestError
-  | Failure;
+export type FromRunner = Notice | Step | PromptLogprobs | Embedding | RequestError;
 
 /** Throws ProtocolError if the bytes are not protobuf, do not hold exactly one known member, or break a limit. */
 export function decodeFromRunner(bytes: Uint8Array): FromRunner {
@@ -110,71 +99,166 @@ function decodeWire(bytes: Uint8Array): runner.v1.FromRunner {
   }
 }
 
-export type Hello = Readonly<ReturnType<typeof readHello>>;
+/** Reads a field from what protobufjs has decoded. name: the field's in the schema, for errors. */
+type ReadField<Sent, Value> = (sent: Sent | null | undefined, name: string) => Value;
 
-function readHello(hello: runner.v1.Hello.$Properties) {
-  const version = atLeast(1, 'Hello.protocol_version', hello.protocolVersion);
+type Fields = Readonly<Record<string, ReadField<never, unknown>>>;
+
+/** A function that reads a message of these fields. name: the message's in the schema. */
+function reader<Type extends string, Of extends Fields>(type: Type, name: string, fields: Of) {
+  const readers = Object.entries(fields).map(
+    ([key, read]) => [key, `${name}.${snakeCase(key)}`, read as ReadField<unknown, unknown>] as const,
+  );
+  type Sent = { readonly [Key in keyof Of]?: Parameters<Of[Key]>[0] };
+  type Read = { readonly type: Type } & { readonly [Key in keyof Of]: ReturnType<Of[Key]> };
+  return (sent: Sent): Read => {
+    const values = readers.map(([key, path, read]) => [key, read(sent[key], path)] as const);
+    return { type, ...Object.fromEntries(values) } as Read;
+  };
+}
+
+/** A number of at most 32 bits. With a least value above 0 the field is required. */
+function whole(least = 0, most = 2 ** 32 - 1): ReadField<number, number> {
+  return (sent, name) => {
+    const number = atLeast(least, name, sent);
+    check(number <= most, name, number, `at most ${most}`);
+    return number;
+  };
+}
+
+const blockSize: ReadField<number, number> = (sent, name) => {
+  const size = sent ?? 0;
+  const isGood = size >= 8 && size <= 256 && (size & (size - 1)) === 0;
+  check(isGood, name, size, 'a power of two from 8 to 256');
+  return size;
+};
+
+/** A string for people or for comparison. Control characters are escaped, so it can be shown as it is. */
+function text(maxBytes: number, isRequired = false): ReadField<string, string> {
+  return (sent, name) => {
+    const string = sent ?? '';
+    const numBytes = Buffer.byteLength(string);
+    check(numBytes <= maxBytes, `the length of ${name}`, numBytes, `at most ${maxBytes} bytes`);
+    if (isRequired) checkSet(string, name);
+    return escapeControls(string);
+  };
+}
+
+/** A member of an enumeration whose members, except zero, are all known to the gateway. */
+function member<Value>(values: Readonly<Record<number, Value>>): ReadField<number, Value> {
+  return (sent, name) => {
+    const value = values[sent ?? 0];
+    if (value !== undefined) return value;
+    throw new ProtocolError('field', `The runner sent ${sent ?? 0} as ${name}, which has no such value.`);
+  };
+}
+
+/** A count of bytes or steps. Inexact from 2^53 on, which no honest counter reaches. */
+function counter(sent: Long | number | null | undefined): number {
+  return typeof sent === 'object' && sent !== null ? sent.toNumber() : (sent ?? 0);
+}
+
+function optionalCounter(sent: Long | number | null | undefined): number | undefined {
+  return sent == null ? undefined : counter(sent);
+}
+
+function check(isGood: boolean, name: string, value: string | number, limit: string): void {
+  if (!isGood) throw new ProtocolError('field', `The runner sent ${value} as ${name}; it must be ${limit}.`);
+}
+
+function checkSet(string: string, name: string): void {
+  check(string !== '', name, 'nothing', 'set');
+}
+
+function atLeast(least: number, name: string, sent: number | null | undefined): number {
+  const number = sent ?? 0;
+  check(number >= least, name, number, `at least ${least}`);
+  return number;
+}
+
+const helloFields = reader('hello', 'Hello', {
+  protocolVersion: whole(1),
+  kind: text(64),
+  build: text(256),
+  numericsId: text(256),
+  /** For people; empty: the runner did not say. */
+  sandbox: text(512),
+});
+export type Hello = ReturnType<typeof helloFields>;
+
+function readHello(sent: runner.v1.Hello.$Properties): Hello {
+  const hello = helloFields(sent);
   // In another protocol version only the version number is sure to have the same meaning, and it must reach the comparison in
   // client.ts.
-  const required = version === protocolVersion;
-  return {
-    type: 'hello' as const,
-    protocolVersion: version,
-    kind: text('Hello.kind', hello.kind, 64, { required }),
-    build: text('Hello.build', hello.build, 256),
-    numericsId: text('Hello.numerics_id', hello.numericsId, 256, { required }),
-    /** For people; empty: the runner did not say. */
-    sandbox: text('Hello.sandbox', hello.sandbox, 512),
-  };
+  if (hello.protocolVersion !== protocolVersion) return hello;
+  checkSet(hello.kind, 'Hello.kind');
+  checkSet(hello.numericsId, 'Hello.numerics_id');
+  return hello;
 }
 
-export type LoadProgress = Readonly<ReturnType<typeof readLoadProgress>>;
+const readLoadProgress = reader('load_progress', 'LoadProgress', {
+  loadedBytes: counter,
+  /** 0: not known yet. */
+  totalBytes: counter,
+});
 
-function readLoadProgress(progress: runner.v1.LoadProgress.$Properties) {
-  return {
-    type: 'load_progress' as const,
-    loadedBytes: counter(progress.loadedBytes),
-    /** 0: not known yet. */
-    totalBytes: counter(progress.totalBytes),
-  };
-}
+/** What a runner reports about itself and its model once it is ready: RunnerInfo without what Hello has. */
+const readReady = reader('ready', 'Ready', {
+  modelIdentity: text(256, true),
+  architecture: text(64, true),
+  device: text(256),
+  vocabSize: whole(1, maxVocabSize),
+  maxModelLen: whole(2),
+  maxNumSeqs: whole(1),
+  maxNumBatchedTokens: whole(1),
+  blockSize,
+  numBlocks: whole(1),
+  weightsBytes: counter,
+  kvCacheBytes: counter,
+  kvCacheType: text(64, true),
+  embeddingSize: whole(0, maxEmbeddingSize),
+});
+export type Ready = ReturnType<typeof readReady>;
 
-/** What a runner reports about itself and its model once it is ready. Hello has the fields left out here. */
-export type Ready = { readonly type: 'ready' } & Omit<
-  RunnerInfo,
-  'kind' | 'build' | 'numericsId' | 'sandbox'
->;
+const readStats = reader('stats', 'Stats', {
+  numWaiting: whole(),
+  numRunning: whole(),
+  numPaused: whole(),
+  ...countersOf(() => counter),
+  numFreeBlocks: whole(),
+  numReusableBlocks: whole(),
+  memoryBytes: counter,
+});
+export type Stats = ReturnType<typeof readStats>;
 
-function readReady(ready: runner.v1.Ready.$Properties): Ready {
-  const vocabSize = atLeast(1, 'Ready.vocab_size', ready.vocabSize);
-  check(vocabSize <= maxVocabSize, 'Ready.vocab_size', vocabSize, `at most ${maxVocabSize}`);
-  const embeddingSize = ready.embeddingSize ?? 0;
-  check(
-    embeddingSize <= maxEmbeddingSize,
-    'Ready.embedding_size',
-    embeddingSize,
-    `at most ${maxEmbeddingSize}`,
-  );
-  const blockSize = ready.blockSize ?? 0;
-  const isBlockSize = blockSize >= 8 && blockSize <= 256 && (blockSize & (blockSize - 1)) === 0;
-  check(isBlockSize, 'Ready.block_size', blockSize, 'a power of two from 8 to 256');
-  return {
-    type: 'ready',
-    modelIdentity: text('Ready.model_identity', ready.modelIdentity, 256, { required: true }),
-    architecture: text('Ready.architecture', ready.architecture, 64, { required: true }),
-    device: text('Ready.device', ready.device, 256),
-    vocabSize,
-    maxModelLen: atLeast(2, 'Ready.max_model_len', ready.maxModelLen),
-    maxNumSeqs: atLeast(1, 'Ready.max_num_seqs', ready.maxNumSeqs),
-    maxNumBatchedTokens: atLeast(1, 'Ready.max_num_batched_tokens', ready.maxNumBatchedTokens),
-    blockSize,
-    numBlocks: atLeast(1, 'Ready.num_blocks', ready.numBlocks),
-    weightsBytes: counter(ready.weightsBytes),
-    kvCacheBytes: counter(ready.kvCacheBytes),
-    kvCacheType: text('Ready.kv_cache_type', ready.kvCacheType, 64, { required: true }),
-    embeddingSize,
-  };
-}
+const readHeartbeat = reader('heartbeat', 'Heartbeat', {
+  phase: member(phases),
+  step: counter,
+  numRequests: whole(),
+  numFreeBlocks: whole(),
+});
+export type Heartbeat = ReturnType<typeof readHeartbeat>;
+
+const readRequestError = reader('request_error', 'RequestError', {
+  requestId: whole(1),
+  code: member(errorCodes),
+  message: text(maxSentenceBytes),
+});
+export type RequestError = ReturnType<typeof readRequestError>;
+
+const readFailure = reader('failure', 'Failure', {
+  exitCode: whole(1),
+  message: text(maxSentenceBytes),
+  /** The device that the model could not be loaded for; empty: the runner did not say. */
+  device: text(256),
+  /** Set only where memory was missing; availableBytes may be unknown even then. */
+  requiredBytes: optionalCounter,
+  availableBytes: optionalCounter,
+});
+export type Failure = ReturnType<typeof readFailure>;
+
+/** What a runner says of itself. All its other messages are about requests. */
+export type Notice = Hello | ReturnType<typeof readLoadProgress> | Ready | Heartbeat | Stats | Failure;
 
 /** What one step made for one request. */
 export interface Output {
@@ -213,13 +297,17 @@ function readFirstOutputs(entries: readonly runner.v1.FirstOutput.$Properties[])
   for (const entry of entries) {
     const requestId = atLeast(1, 'FirstOutput.request_id', entry.requestId);
     check(!firsts.has(requestId), 'FirstOutput.request_id', requestId, 'sent at most once in a step');
-    firsts.set(requestId, {
-      numCachedTokens: entry.numCachedTokens ?? 0,
-      queuedUs: counter(entry.queuedUs),
-      prefillUs: counter(entry.prefillUs),
-    });
+    firsts.set(requestId, readFirst(entry));
   }
   return firsts;
+}
+
+function readFirst(sent: Omit<runner.v1.FirstOutput.$Properties, 'requestId'>): FirstOutput {
+  return {
+    numCachedTokens: sent.numCachedTokens ?? 0,
+    queuedUs: counter(sent.queuedUs),
+    prefillUs: counter(sent.prefillUs),
+  };
 }
 
 /** Removes the entry that it uses from firsts. */
@@ -291,106 +379,6 @@ function readEmbedding(embedding: runner.v1.Embedding.$Properties) {
     requestId: atLeast(1, 'Embedding.request_id', embedding.requestId),
     values,
     /** As for tokens; prefillUs ends when the vector is computed. */
-    first: {
-      numCachedTokens: embedding.numCachedTokens ?? 0,
-      queuedUs: counter(embedding.queuedUs),
-      prefillUs: counter(embedding.prefillUs),
-    },
+    first: readFirst(embedding),
   };
-}
-
-export type Stats = { readonly type: 'stats' } & SchedulerStats;
-
-function readStats(stats: runner.v1.Stats.$Properties): Stats {
-  return {
-    type: 'stats',
-    numWaiting: stats.numWaiting ?? 0,
-    numRunning: stats.numRunning ?? 0,
-    numPaused: stats.numPaused ?? 0,
-    ...countersOf((name) => counter(stats[name])),
-    numFreeBlocks: stats.numFreeBlocks ?? 0,
-    numReusableBlocks: stats.numReusableBlocks ?? 0,
-    memoryBytes: counter(stats.memoryBytes),
-  };
-}
-
-export type Heartbeat = Readonly<ReturnType<typeof readHeartbeat>>;
-
-function readHeartbeat(heartbeat: runner.v1.Heartbeat.$Properties) {
-  return {
-    type: 'heartbeat' as const,
-    phase: known(phases, 'Heartbeat.phase', heartbeat.phase),
-    step: counter(heartbeat.step),
-    numRequests: heartbeat.numRequests ?? 0,
-    numFreeBlocks: heartbeat.numFreeBlocks ?? 0,
-  };
-}
-
-export type RequestError = Readonly<ReturnType<typeof readRequestError>>;
-
-function readRequestError(error: runner.v1.RequestError.$Properties) {
-  return {
-    type: 'request_error' as const,
-    requestId: atLeast(1, 'RequestError.request_id', error.requestId),
-    code: known(errorCodes, 'RequestError.code', error.code),
-    message: text('RequestError.message', error.message, maxSentenceBytes),
-  };
-}
-
-export type Failure = Readonly<ReturnType<typeof readFailure>>;
-
-function readFailure(failure: runner.v1.Failure.$Properties) {
-  return {
-    type: 'failure' as const,
-    exitCode: atLeast(1, 'Failure.exit_code', failure.exitCode),
-    message: text('Failure.message', failure.message, maxSentenceBytes),
-    /** The device that the model could not be loaded for; empty: the runner did not say. */
-    device: text('Failure.device', failure.device, 256),
-    // Set only where memory was missing; availableBytes may be unknown even then.
-    ...(failure.requiredBytes == null ? {} : { requiredBytes: counter(failure.requiredBytes) }),
-    ...(failure.availableBytes == null ? {} : { availableBytes: counter(failure.availableBytes) }),
-  };
-}
-
-/** A count of bytes or steps. Inexact from 2^53 on, which no honest counter reaches. */
-function counter(value: Long | number | null | undefined): number {
-  return typeof value === 'object' && value !== null ? value.toNumber() : (value ?? 0);
-}
-
-function check(isGood: boolean, name: string, value: string | number, limit: string): void {
-  if (!isGood) throw new ProtocolError('field', `The runner sent ${value} as ${name}; it must be ${limit}.`);
-}
-
-/** A number with a least value above 0. The field is therefore required. */
-function atLeast(least: number, name: string, value: number | null | undefined): number {
-  const number = value ?? 0;
-  check(number >= least, name, number, `at least ${least}`);
-  return number;
-}
-
-/** A string for people or for comparison. Control characters are escaped, so it can be shown as it is. */
-function text(
-  name: string,
-  value: string | null | undefined,
-  maxBytes: number,
-  options: { required: boolean } = { required: false },
-): string {
-  const string = value ?? '';
-  const numBytes = Buffer.byteLength(string);
-  check(numBytes <= maxBytes, `the length of ${name}`, numBytes, `at most ${maxBytes} bytes`);
-  check(numBytes > 0 || !options.required, name, 'nothing', 'set');
-  return escapeControls(string);
-}
-
-/** A member of an enumeration whose members, except zero, are all known to the gateway. */
-function known<Value>(
-  values: Readonly<Record<number, Value>>,
-  name: string,
-  number: number | null | undefined,
-): Value {
-  const value = values[number ?? 0];
-  if (value === undefined) {
-    throw new ProtocolError('field', `The runner sent ${number ?? 0} as ${name}, which has no such value.`);
-  }
-  return value;
 }

@@ -3,6 +3,7 @@
  * Memory holds one chunk of the file and one entry, however long the file is.
  */
 import { createReadStream } from 'node:fs';
+import { snakeCase } from '../../system/printable.ts';
 import { FrameDecoder, maxBytesToRunner, ProtocolError } from './frame.ts';
 import { runner } from './proto/runner.js';
 
@@ -76,9 +77,4 @@ function decodeFields(bytes: Uint8Array): Fields {
 function memberOf(message: unknown): { name: string; fields: Fields } {
   const [[name, fields] = ['none', {}]] = Object.entries(message as Fields);
   return { name: snakeCase(name), fields: fields as Fields };
-}
-
-/** The schema's name for protobufjs' `name`. */
-export function snakeCase(name: string): string {
-  return name.replace(/[A-Z]/g, (capital) => `_${capital.toLowerCase()}`);
 }

@@ -50,7 +50,6 @@ export class CountersOverLives {
   /** The cached sum of both: it is read more often than it changes. */
   #sum: SchedulerCounters | undefined;
 
-  /** Takes the current runner's counters. */
   update(counters: SchedulerCounters): void {
     this.#present = counters;
     this.#sum = undefined;
@@ -69,9 +68,11 @@ export class CountersOverLives {
   }
 }
 
-export function countersOf(value: (name: keyof SchedulerCounters) => number): SchedulerCounters {
+export function countersOf<Value>(
+  value: (name: keyof SchedulerCounters) => Value,
+): Record<keyof SchedulerCounters, Value> {
   const entries = schedulerCounters.map((name) => [name, value(name)] as const);
-  return Object.fromEntries(entries) as Record<keyof SchedulerCounters, number>;
+  return Object.fromEntries(entries) as Record<keyof SchedulerCounters, Value>;
 }
 
 const zeros = countersOf(() => 0);

@@ -30,20 +30,12 @@ export interface SentRequest {
  */
 export class SentRequests {
   readonly #requests = new Map<number, SentRequest>();
-  #numCancelled = 0;
-  #numCancelledTokens = 0;
+  /** Cancelled requests without a terminal event: the runner still holds them. */
+  numCancelled = 0;
+  /** The tokens that these were sent with. */
+  numCancelledTokens = 0;
   /** Steps without an output in a row. Reset when a request is sent, and by every message about a request. */
   #numEmptySteps = 0;
-
-  /** Cancelled requests without a terminal event: the runner still holds them. */
-  get numCancelled(): number {
-    return this.#numCancelled;
-  }
-
-  /** The tokens that the cancelled requests were sent with. */
-  get numCancelledTokens(): number {
-    return this.#numCancelledTokens;
-  }
 
   /** Whether the runner holds a request that it must work on: one that is not paused, or one to let go. */
   get owesTokens(): boolean {
@@ -60,7 +52,6 @@ export class SentRequests {
     this.#requests.set(requestId, { numTokens, check, sink, isCancelled: false, isPaused: false });
   }
 
-  /** undefined for a request that has ended. */
   find(requestId: number): SentRequest | undefined {
     return this.#requests.get(requestId);
   }
@@ -79,17 +70,16 @@ export class SentRequests {
     const request = this.#requests.get(requestId);
     if (request === undefined || request.isCancelled) return false;
     request.isCancelled = true;
-    this.#numCancelled += 1;
-    this.#numCancelledTokens += request.numTokens;
+    this.numCancelled += 1;
+    this.numCancelledTokens += request.numTokens;
     return true;
   }
 
-  /** Removes a request after its terminal event. */
   end(requestId: number, request: SentRequest): void {
     this.#requests.delete(requestId);
     if (!request.isCancelled) return;
-    this.#numCancelled -= 1;
-    this.#numCancelledTokens -= request.numTokens;
+    this.numCancelled -= 1;
+    this.numCancelledTokens -= request.numTokens;
   }
 
   /**
@@ -110,7 +100,7 @@ export class SentRequests {
 
   clear(): void {
     this.#requests.clear();
-    this.#numCancelled = 0;
-    this.#numCancelledTokens = 0;
+    this.numCancelled = 0;
+    this.numCancelledTokens = 0;
   }
 }

@@ -59,7 +59,7 @@ export type ToRunner =
   | { readonly type: 'drain' }
   | ({ readonly type: 'vocabulary' } & Vocabulary);
 
-const grammarKinds: Readonly<Record<GrammarKind, runner.v1.GrammarKind>> = {
+const kinds: Readonly<Record<GrammarKind, runner.v1.GrammarKind>> = {
   json_schema: v1.GrammarKind.GRAMMAR_KIND_JSON_SCHEMA,
   json_object: v1.GrammarKind.GRAMMAR_KIND_JSON_OBJECT,
   regex: v1.GrammarKind.GRAMMAR_KIND_REGEX,
@@ -140,7 +140,7 @@ function grammarFields({ kind, source, strict }: Grammar): runner.v1.Grammar.$Pr
   const numBytes = Buffer.byteLength(source);
   if (numBytes > maxGrammarBytes)
     throw new RangeError(`The grammar must have at most ${maxGrammarBytes} bytes, not ${numBytes}.`);
-  return { kind: grammarKinds[kind], source, strict };
+  return { kind: kinds[kind], source, strict };
 }
 
 function isWellFormed(value: string): boolean {
@@ -176,7 +176,7 @@ function u64(name: string, value: bigint): Long {
   throw new RangeError(`${name} must be an integer from 0 to ${maxU64}, not ${value}.`);
 }
 
-/** A token with a longer spelling is sent without one, so that no grammar draws it. */
+/** A token with a longer spelling is sent without one, so that it is not sampled under a grammar. */
 export const maxSpellingBytes = 4096;
 /** Limit of all spellings together. */
 export const maxVocabularyBytes = 2 ** 25;

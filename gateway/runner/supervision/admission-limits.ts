@@ -6,59 +6,43 @@ import { retryAfterSec } from './supervisor.ts';
 export interface OpenLimits {
   /** Most requests that generate or wait. Cancelled ones count until the runner lets go of them. */
   readonly maxOpenRequests: number;
-  /** Most prompt tokens of these requests. */
   readonly maxQueuedTokens: number;
 }
 
-/** Numbers of requests and of the tokens of their prompts. */
 export interface OpenCounts {
   readonly requests: number;
   readonly tokens: number;
 }
 
-/** What the open requests of callers may take together. */
 export class AdmissionLimits {
-  readonly #requests: SharedLimit;
-  readonly #tokens: SharedLimit;
+  readonly requests: SharedLimit;
+  /** Of the prompts. */
+  readonly tokens: SharedLimit;
 
   constructor({ maxOpenRequests, maxQueuedTokens }: OpenLimits) {
-    this.#requests = new SharedLimit(maxOpenRequests);
-    this.#tokens = new SharedLimit(maxQueuedTokens);
-  }
-
-  /** The most requests that can be open. */
-  get ceiling(): number {
-    return this.#requests.ceiling;
-  }
-
-  /** Number of callers that have open requests. */
-  get numCallers(): number {
-    return this.#requests.numCallers;
-  }
-
-  get numTokens(): number {
-    return this.#tokens.total;
+    this.requests = new SharedLimit(maxOpenRequests);
+    this.tokens = new SharedLimit(maxQueuedTokens);
   }
 
   hold(caller: Caller, numTokens: number): void {
-    this.#requests.hold(caller, 1);
-    this.#tokens.hold(caller, numTokens);
+    this.requests.hold(caller, 1);
+    this.tokens.hold(caller, numTokens);
   }
 
   release(caller: Caller, numTokens: number): void {
-    this.#requests.release(caller, 1);
-    this.#tokens.release(caller, numTokens);
+    this.requests.release(caller, 1);
+    this.tokens.release(caller, numTokens);
   }
 
   /** cancelled: what runners still hold of ended requests. Throws GenerationError if there is no room. */
   assertRoom(caller: Caller, wanted: OpenCounts, cancelled: OpenCounts): void {
     const { openRequests, queuedTokens } = caller.quotas ?? {};
-    assertRoom(this.#requests, caller, wanted.requests, cancelled.requests, {
+    assertRoom(this.requests, caller, wanted.requests, cancelled.requests, {
       what: 'answers',
       setting: 'max-open-requests',
       quota: openRequests,
     });
-    assertRoom(this.#tokens, caller, wanted.tokens, cancelled.tokens, {
+    assertRoom(this.tokens, caller, wanted.tokens, cancelled.tokens, {
       what: 'prompt tokens',
       setting: 'max-queued-tokens',
       quota: queuedTokens,

@@ -1,6 +1,8 @@
 /** Decides from how a runner died what is done about it: the table "Exit statuses" of docs/protocol.md. */
+import { lastLineOf } from '../../system/printable.ts';
 import type { RunnerCommand, RunnerExit } from '../process/process.ts';
 import type { Failure, Phase } from '../protocol/from-runner.ts';
+import type { RequestFacts } from './open-request.ts';
 
 /**
  * Why the gateway ended a runner. violation: it broke the protocol. version: it speaks another version of it. timeout: it did
@@ -15,21 +17,17 @@ export interface Death {
   readonly verdict: { readonly kind: VerdictKind; readonly sentence: string } | undefined;
   /** The runner's last frame, if it exited by its own decision. */
   readonly failure: Failure | undefined;
-  /** The last lines of its stderr. */
   readonly stderrTail: string;
   /** How long it had been ready; undefined: it was never ready. */
   readonly readyForMs: number | undefined;
   /** What it was doing, as last heard; undefined: no heartbeat came. */
   readonly phase: Phase | undefined;
-  /** The last step that the gateway heard of. */
   readonly step: number;
   /** The kernel's OOM killer has killed a process of ours during this runner's life. */
   readonly isOutOfMemory: boolean;
 }
 
-/** How a death counts for the breaker. */
 export interface Crash {
-  /** Crashes of the same kind are counted together. */
   readonly kind: string;
   /** More crashes of this kind within kindWindowMs open the breaker; absent: the kind has no limit of its own. */
   readonly maxOfKind?: number;
@@ -38,7 +36,6 @@ export interface Crash {
 export interface ExitPolicy {
   /** wait_for_file: the same file would give the same result, so the next attempt waits until the file changes. */
   readonly action: 'restart' | 'wait_for_file' | 'fail';
-  /** Whether the death counts for the delay of the next start. */
   readonly countsForBackoff: boolean;
   /**
    * Whether a death before Ready counts as a failed start. After maxFruitlessStarts of them in a row, requests are refused
@@ -58,27 +55,6 @@ export interface ExitPolicy {
   readonly isOfDevice: boolean;
   readonly reason: string;
 }
-
-const statusMeanings: ReadonlyMap<number, string> = new Map([
-  [64, 'a flag or value of its command line is wrong'],
-  [65, 'the model file is damaged or not supported'],
-  [66, 'the model file is missing'],
-  [69, 'its device does not answer'],
-  [70, 'it noticed a broken invariant'],
-  [71, 'the system refused memory, descriptors or threads'],
-  [74, 'its output was gone'],
-  [75, 'it asked to be started again'],
-  [76, 'its input carried something that is not the protocol'],
-  [77, 'the model file is not readable'],
-  [78, 'its configuration is wrong'],
-  [79, 'its device must not be used any more by the same process'],
-]);
-
-const signalMeanings: ReadonlyMap<string, string> = new Map([
-  ['SIGBUS', 'the model file was cut short, or could not be read'],
-  ['SIGILL', 'this processor lacks an instruction'],
-  ['SIGSYS', 'it tried what its sandbox forbids'],
-]);
 
 const outOfMemory =
   'The kernel killed the runner because memory ran out. ' +
@@ -101,6 +77,47 @@ const crash = (kind: string, maxOfKind?: number): Omit<ExitPolicy, 'reason'> => 
 
 /** The runner's surroundings are at fault: neither its requests nor the runner itself. */
 const surroundings = { ...crash('surroundings'), countsForRequests: false, crash: undefined };
+const usage = { ...crash('usage'), action: 'fail' } as const;
+const model = { ...crash('model'), action: 'wait_for_file' } as const;
+
+interface Ending {
+  /** To be put after "The runner exited" or "was ended". */
+  readonly meaning: string;
+  /** Absent: a crash. */
+  readonly policy?: Omit<ExitPolicy, 'reason'>;
+}
+
+/** What is known of statuses and signals. */
+const endings: ReadonlyMap<number | string | undefined, Ending> = new Map<number | string, Ending>([
+  [64, { meaning: 'a flag or value of its command line is wrong', policy: usage }],
+  [65, { meaning: 'the model file is damaged or not supported', policy: model }],
+  [66, { meaning: 'the model file is missing', policy: model }],
+  [69, { meaning: 'its device does not answer', policy: { ...surroundings, isOfDevice: true } }],
+  [70, { meaning: 'it noticed a broken invariant' }],
+  [71, { meaning: 'the system refused memory, descriptors or threads', policy: surroundings }],
+  [74, { meaning: 'its output was gone' }],
+  [75, { meaning: 'it asked to be started again', policy: { ...surroundings, isTriedAgain: true } }],
+  [76, { meaning: 'its input carried something that is not the protocol' }],
+  [77, { meaning: 'the model file is not readable', policy: model }],
+  [78, { meaning: 'its configuration is wrong', policy: usage }],
+  [
+    79,
+    {
+      meaning: 'its device must not be used any more by the same process',
+      policy: { ...crash('device', 1), isOfDevice: true },
+    },
+  ],
+  ['SIGBUS', { meaning: 'the model file was cut short, or could not be read', policy: crash('bus', 1) }],
+  ['SIGILL', { meaning: 'this processor lacks an instruction', policy: crash('instruction', 1) }],
+  // Either an exploit or a missing sandbox rule. The same file is not tried again, whichever it was.
+  [
+    'SIGSYS',
+    {
+      meaning: 'it tried what its sandbox forbids',
+      policy: { ...crash('sandbox'), action: 'wait_for_file' },
+    },
+  ],
+]);
 
 function judge(death: Death): Omit<ExitPolicy, 'reason'> {
   const { exit, verdict } = death;
@@ -113,36 +130,10 @@ function judge(death: Death): Omit<ExitPolicy, 'reason'> {
     };
   }
   if (exit.spawnError !== undefined) return surroundings;
-  switch (exit.code) {
-    case 64:
-    case 78:
-      return { ...crash('usage'), action: 'fail' };
-    case 65:
-    case 66:
-    case 77:
-      return { ...crash('model'), action: 'wait_for_file' };
-    case 69:
-      return { ...surroundings, isOfDevice: true };
-    case 71:
-      // Before Ready, status 71 means that the model does not fit the device.
-      return { ...surroundings, isOfDevice: death.readyForMs === undefined };
-    case 75:
-      return { ...surroundings, isTriedAgain: true };
-    case 79:
-      return { ...crash('device', 1), isOfDevice: true };
-  }
-  switch (exit.signal) {
-    case 'SIGKILL':
-      return judgeKill(death);
-    case 'SIGBUS':
-      return crash('bus', 1);
-    case 'SIGILL':
-      return crash('instruction', 1);
-    case 'SIGSYS':
-      // Either an exploit or a missing sandbox rule. The same file is not tried again, whichever it was.
-      return { ...crash('sandbox'), action: 'wait_for_file' };
-  }
-  return crash(exit.signal ?? `status ${exit.code}`);
+  // Before Ready, status 71 means that the model does not fit the device.
+  if (exit.code === 71) return { ...surroundings, isOfDevice: death.readyForMs === undefined };
+  if (exit.signal === 'SIGKILL') return judgeKill(death);
+  return endings.get(exit.code ?? exit.signal)?.policy ?? crash(exit.signal ?? `status ${exit.code}`);
 }
 
 function judgeKill({ isOutOfMemory, readyForMs }: Death): Omit<ExitPolicy, 'reason'> {
@@ -156,15 +147,16 @@ function judgeKill({ isOutOfMemory, readyForMs }: Death): Omit<ExitPolicy, 'reas
 function sentenceOf({ exit, failure, stderrTail, isOutOfMemory }: Death): string {
   if (exit.spawnError !== undefined) return `The runner could not be started: ${exit.spawnError}`;
   if (exit.signal === 'SIGKILL' && isOutOfMemory) return outOfMemory;
-  if (exit.signal !== undefined)
-    return `The runner was ended by ${exit.signal}${meaningOf(signalMeanings.get(exit.signal))}.`;
+  const meaning = endings.get(exit.code ?? exit.signal)?.meaning;
+  const why = meaning === undefined ? '' : `: ${meaning}`;
+  if (exit.signal !== undefined) return `The runner was ended by ${exit.signal}${why}.`;
   if (failure !== undefined && failure.message !== '' && failure.exitCode === exit.code)
     return failure.message;
   if (exit.code === 0) return 'The runner exited with status 0 without being asked to.';
   // A wrong command line ends the runner before it writes frames, so its stderr has the reason.
-  const lastLine = stderrTail.trimEnd().split('\n').at(-1) ?? '';
+  const lastLine = lastLineOf(stderrTail);
   if (exit.code === 64 && lastLine !== '') return lastLine;
-  return `The runner exited with status ${exit.code}${meaningOf(statusMeanings.get(exit.code ?? -1))}.`;
+  return `The runner exited with status ${exit.code}${why}.`;
 }
 
 /** What a runner that could not load its model reports beside the sentence. */
@@ -185,33 +177,6 @@ export function loadFacts({ exit, failure, readyForMs }: Death): LoadFacts {
   };
 }
 
-function meaningOf(meaning: string | undefined): string {
-  return meaning === undefined ? '' : `: ${meaning}`;
-}
-
-/** A request that a runner had when it died: its parameters and sizes, without any text. */
-export interface RequestInFlight {
-  /** The id of the request in that runner's frames and recordings. */
-  readonly requestId: number;
-  readonly numPromptTokens: number;
-  readonly numEmitted: number;
-  /** Runners that died on it before, without a token in between. */
-  readonly crashCount: number;
-  readonly maxTokens: number;
-  readonly temperature: number;
-  readonly topK: number;
-  readonly topP: number;
-  readonly minP: number;
-  readonly repetitionPenalty: number;
-  readonly presencePenalty: number;
-  readonly frequencyPenalty: number;
-  readonly numBiases: number;
-  readonly numAllowedTokens: number;
-  readonly numBannedTokens: number;
-  readonly seed: bigint;
-}
-
-/** A death of a runner that nobody asked for. */
 export interface RunnerCrash {
   /** Index of the runner in its pool, from 0; absent if there is only one. */
   readonly runner?: number;
@@ -226,7 +191,7 @@ export interface RunnerCrash {
   readonly build: string | undefined;
   readonly numericsId: string | undefined;
   readonly modelIdentity: string | undefined;
-  readonly requests: readonly RequestInFlight[];
+  readonly requests: readonly RequestFacts[];
 }
 
 /** The kind of the crash in one word, from a small set: a metric's label. */

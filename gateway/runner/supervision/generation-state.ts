@@ -4,29 +4,25 @@
  */
 import type { Output, PromptLogprobs } from '../protocol/from-runner.ts';
 import type { Embed, Generate } from '../protocol/to-runner.ts';
-import type { GenerateRequest, SamplingParams, ThinkingLimit, TokenLogprobs } from '../runner.ts';
+import type { GenerateRequest, ThinkingLimit, TokenLogprobs } from '../runner.ts';
 
 export class GenerationState {
   readonly #request: GenerateRequest;
-  readonly #emittedIds: number[] = [];
+  readonly #emittedIds: number[];
   readonly #thinkingEnd: ThinkingEnd | undefined;
   /** Number of prompt tokens, from the second on, whose log-probabilities have come. */
   #numScored = 0;
-  #fruitlessDeaths = 0;
+  /** Runners that died while they had this request, since its last token. */
+  crashesWithoutProgress = 0;
 
   constructor(request: GenerateRequest) {
     this.#request = request;
     this.#thinkingEnd = request.thinkingLimit && new ThinkingEnd(request.thinkingLimit);
-    for (const id of request.begun?.tokenIds ?? []) this.#emittedIds.push(id);
+    this.#emittedIds = [...(request.resumeFrom?.tokenIds ?? [])];
   }
 
   get numEmitted(): number {
     return this.#emittedIds.length;
-  }
-
-  /** Runners that died on this request since its last token. */
-  get fruitlessDeaths(): number {
-    return this.#fruitlessDeaths;
   }
 
   /** Whether no token can follow, because maxTokens is reached or the context of maxModelLen tokens is full. */
@@ -42,19 +38,15 @@ export class GenerationState {
     return this.numEmitted < maxTokens && promptIds.length + this.numEmitted >= maxModelLen;
   }
 
-  /** Whether a runner is asked for only a part of the rest now (ThinkingEnd), and for more later. */
-  get isInLegs(): boolean {
-    return this.#leg !== undefined;
-  }
-
-  get #leg(): Leg | undefined {
-    return this.#thinkingEnd?.legBehind(this.#emittedIds);
+  /** What a runner is asked for now, if more of the answer is to be asked for later (ThinkingEnd). */
+  get segment(): GenerationSegment | undefined {
+    return this.#thinkingEnd?.segmentAfter(this.#emittedIds);
   }
 
   append(output: Output): void {
     if (output.tokenIds.length === 0) return;
     for (const id of output.tokenIds) this.#emittedIds.push(id);
-    this.#fruitlessDeaths = 0;
+    this.crashesWithoutProgress = 0;
   }
 
   /** The log-probabilities that had not come yet: a runner that takes over a request sends all of them again. */
@@ -62,11 +54,6 @@ export class GenerationState {
     const numKnown = this.#numScored - (firstIndex - 1);
     this.#numScored = Math.max(this.#numScored, firstIndex - 1 + logprobs.length);
     return logprobs.slice(numKnown);
-  }
-
-  /** Counts a runner that died while it had this request. */
-  countDeath(): void {
-    this.#fruitlessDeaths += 1;
   }
 
   /**
@@ -79,16 +66,17 @@ export class GenerationState {
   }
 
   /**
-   * The Generate message for the next runner: for the first one, for each one after a death, and for each leg of an answer
-   * whose thinking is limited. isIsolationRun: the runner is asked for one token only, the one that would come next anyway.
+   * The Generate message for the next runner: for the first one, for each one after a death, and for each segment of an
+   * answer whose thinking is limited. isIsolationRun: the runner is asked for one token only, the one that would come next anyway.
    */
   toGenerate(isIsolationRun = false): Omit<Generate, 'requestId'> {
-    const { promptIds, minTokens, stopIds, topLogprobs, promptLogprobs, cacheSalt, grammar } = this.#request;
-    const leg = this.#leg;
+    const { promptIds, minTokens, stopIds, sampling, cacheSalt } = this.#request;
+    const { topLogprobs, promptLogprobs, grammar } = this.#request;
+    const { segment } = this;
     const isScored = this.#numScored >= promptIds.length - 1;
     const maxTokens = Math.min(
       this.#request.maxTokens,
-      leg?.maxTokens ?? Number.POSITIVE_INFINITY,
+      segment?.maxTokens ?? Number.POSITIVE_INFINITY,
       isIsolationRun ? this.numEmitted + 1 : Number.POSITIVE_INFINITY,
     );
     return {
@@ -97,26 +85,22 @@ export class GenerationState {
       maxTokens,
       minTokens: Math.min(minTokens, maxTokens),
       stopIds,
-      sampling: this.#samplingOf(leg),
+      sampling:
+        segment?.onlyId === undefined
+          ? sampling
+          : { ...sampling, allowedTokenIds: [segment.onlyId], bannedTokenIds: [] },
       ...(topLogprobs === undefined ? {} : { topLogprobs }),
       ...(promptLogprobs === undefined || isScored ? {} : { promptLogprobs }),
       cacheSalt,
       ...(grammar === undefined ? {} : { grammar }),
     };
   }
-
-  #samplingOf(leg: Leg | undefined): SamplingParams {
-    const { sampling } = this.#request;
-    if (leg?.onlyId === undefined) return sampling;
-    return { ...sampling, allowedTokenIds: [leg.onlyId], bannedTokenIds: [] };
-  }
 }
 
-/** A part of the answer that one Generate asks for. */
-export interface Leg {
-  /** The length of the whole answer at the end of the leg. */
+export interface GenerationSegment {
+  /** The length of the whole answer at the end of the segment. */
   readonly maxTokens: number;
-  /** The only token that may be drawn in the leg; undefined: the request decides. */
+  /** The only token that may be sampled in the segment; undefined: the request decides. */
   readonly onlyId?: number;
 }
 
@@ -137,8 +121,8 @@ export class ThinkingEnd {
     this.#numChecked = limit.maxTokens - 1;
   }
 
-  /** The leg after these tokens; undefined: the rest of the answer. emittedIds must begin with those of the last call. */
-  legBehind(emittedIds: readonly number[]): Leg | undefined {
+  /** The segment after these tokens; undefined: the rest of the answer. emittedIds must begin with those of the last call. */
+  segmentAfter(emittedIds: readonly number[]): GenerationSegment | undefined {
     const { maxTokens, endIds, isThinking } = this.#limit;
     const numEmitted = emittedIds.length;
     if (numEmitted < maxTokens) return { maxTokens };

@@ -31,14 +31,12 @@ export class GrammarTurns {
     this.surplus = surplus;
   }
 
-  /** Whether the runner may get the request now. */
   mayHave({ grammarKey: key, caller }: OpenRequest, runner: ScheduledRunner): boolean {
     if (key === undefined || runner.grammars.has(key)) return true;
     return (this.#turns?.get(runner)?.get(caller.name) ?? key) === key;
   }
 }
 
-/** The number of callers that wait for grammars. */
 function numWaiting(runners: readonly ScheduledRunner[], requests: Iterable<OpenRequest>): number {
   const names = new Set<string>();
   for (const open of requests) {

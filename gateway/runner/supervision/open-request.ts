@@ -2,23 +2,26 @@
  * One request from its admission to its end, on as many runners as it takes: what was asked and emitted (state), the way to
  * its consumer (stream), and the runner that has it now, if any.
  */
+import { createHash } from 'node:crypto';
 import { ANONYMOUS, type Caller } from '../../system/caller.ts';
 import type { QueueItem } from '../../system/fair-queue.ts';
-import type { FirstOutput } from '../answer-times.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import type { Embedding, Output, PromptLogprobs, RequestError } from '../protocol/from-runner.ts';
 import type { RequestSink } from '../protocol/sent-requests.ts';
 import {
   type CancelReason,
+  type FirstOutput,
   type GenerateRequest,
   GenerationError,
   type GenerationHandle,
+  type Grammar,
   type TokenSink,
 } from '../runner.ts';
-import type { RequestInFlight } from './exit-policy.ts';
 import { GenerationState } from './generation-state.ts';
-import { grammarKeyOf } from './known-grammars.ts';
 import { TokenStream } from './token-stream.ts';
+
+/** What a crash report says of a request: its parameters and sizes, without any text. */
+export type RequestFacts = Readonly<Record<string, number | bigint>>;
 
 export interface OpenRequestEvents {
   /** Called once, when nothing more is wanted from a runner. */
@@ -27,8 +30,8 @@ export interface OpenRequestEvents {
   onIsolationPassed(request: OpenRequest): void;
   /** The runner has compiled the grammar of the request, which shows by an output. */
   onGrammarCompiled(request: OpenRequest, key: string): void;
-  /** A leg of the answer is complete, and the same runner has been asked for the next one. */
-  onLegPassed(): void;
+  /** A segment of the answer is complete, and the same runner has been asked for the next one. */
+  onSegmentPassed(): void;
   /** The runner has been asked to pause the request, and may compute another one instead. */
   onPaused(): void;
 }
@@ -37,7 +40,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
   /** Requests are numbered in the order of their admission. */
   readonly order: number;
   readonly request: GenerateRequest;
-  readonly #state: GenerationState;
+  readonly state: GenerationState;
   readonly #stream: TokenStream;
   readonly #events: OpenRequestEvents;
   #sent:
@@ -47,7 +50,6 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
         readonly isIsolationRun: boolean;
         isLost: boolean;
         hasOutput: boolean;
-        /** The runner has given all that it was asked for. */
         isDone: boolean;
       }
     | undefined;
@@ -56,7 +58,6 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
   /** The context of the runner that had the request first, for which it was admitted. */
   #firstMaxModelLen: number | undefined;
   #hasEmbedding = false;
-  /** A runner had the request and did not finish it. */
   #wasLost = false;
   #isOpen = true;
   readonly #now: () => number;
@@ -76,10 +77,10 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
     this.request = request;
     this.#now = now;
     this.#admittedMs = now();
-    this.#state = new GenerationState(request);
-    this.#stream = new TokenStream(sink, (flow) => this.#sendFlow(flow), this.#state.numEmitted);
-    this.#numericsId = request.begun?.numericsId;
-    this.#wasLost = request.begun !== undefined;
+    this.state = new GenerationState(request);
+    this.#stream = new TokenStream(sink, (flow) => this.#sendFlow(flow), this.state.numEmitted);
+    this.#numericsId = request.resumeFrom?.numericsId;
+    this.#wasLost = request.resumeFrom !== undefined;
     this.#events = events;
   }
 
@@ -93,7 +94,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
 
   /** The tokens that a runner must compute before the next token of the answer. */
   get cost(): number {
-    return this.numPromptTokens + this.numEmitted;
+    return this.request.promptIds.length + this.state.numEmitted;
   }
 
   /** Equal for requests with the same grammar; undefined without one. */
@@ -102,50 +103,35 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
     return grammar && grammarKeyOf(grammar);
   }
 
-  /** Whether a runner has the request. */
   get isSent(): boolean {
     return this.#sent !== undefined;
   }
 
-  /** What a crash report says of the request; undefined while no runner has it. */
-  get inFlight(): RequestInFlight | undefined {
+  /** Undefined while no runner has the request. strikes: runners that died on it before, without a token in between. */
+  get facts(): RequestFacts | undefined {
     if (this.#sent === undefined) return undefined;
-    const { maxTokens, sampling } = this.request;
+    const { promptIds, maxTokens, sampling } = this.request;
     const { logitBias, allowedTokenIds, bannedTokenIds, ...numbers } = sampling;
     return {
       requestId: this.#sent.requestId,
-      numPromptTokens: this.numPromptTokens,
-      numEmitted: this.numEmitted,
-      crashCount: this.crashCount,
+      promptTokens: promptIds.length,
+      emittedTokens: this.state.numEmitted,
+      strikes: this.state.crashesWithoutProgress,
       maxTokens,
       ...numbers,
-      numBiases: logitBias.size,
-      numAllowedTokens: allowedTokenIds.length,
-      numBannedTokens: bannedTokenIds.length,
+      logitBiases: logitBias.size,
+      allowedTokens: allowedTokenIds.length,
+      bannedTokens: bannedTokenIds.length,
     };
   }
 
-  get numEmitted(): number {
-    return this.#state.numEmitted;
-  }
-
-  /** Whether a token or the embedding has come. */
   get hasResult(): boolean {
-    return this.numEmitted > 0 || this.#hasEmbedding;
+    return this.state.numEmitted > 0 || this.#hasEmbedding;
   }
 
-  /** Runners that died on this request since its last token. */
-  get crashCount(): number {
-    return this.#state.fruitlessDeaths;
-  }
-
-  /** Whether a runner is asked for only a part of the rest now, and for more later. */
-  get isInLegs(): boolean {
-    return this.#state.isInLegs;
-  }
-
-  get numPromptTokens(): number {
-    return this.request.promptIds.length;
+  /** A suspect: a runner has died with the request, which has had no new token since. */
+  get isSuspect(): boolean {
+    return this.state.crashesWithoutProgress > 0;
   }
 
   /** Whether a runner has the request and computes nothing for it, because its consumer does not read. */
@@ -161,17 +147,17 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
     if (this.#sent !== undefined) throw new Error('A request was given to two runners.');
     this.#waitedMs = Math.round(this.#now() - this.#admittedMs);
     if (!this.#send(client, isIsolationRun)) return;
-    if (this.numEmitted > 0 && client.numericsId !== this.#numericsId)
-      this.#stream.continuedBy(client.numericsId);
+    const { numEmitted } = this.state;
+    if (numEmitted > 0 && client.numericsId !== this.#numericsId) this.#stream.continuedBy(client.numericsId);
     this.#numericsId = client.numericsId;
-    if (this.numEmitted > 0 && this.#wasLost) this.#stream.resumed();
+    if (numEmitted > 0 && this.#wasLost) this.#stream.resumed();
     this.#wasLost = false;
     if (this.#stream.isPaused) this.#sendFlow('pause');
   }
 
   /** Returns false if the request cannot be sent, which ends it. */
   #send(client: RunnerClient, isIsolationRun: boolean): boolean {
-    this.#firstMaxModelLen ??= client.maxModelLen;
+    this.#firstMaxModelLen ??= client.ready.maxModelLen;
     if (this.#hasOutgrown(client)) {
       this.#refuse(tooLargeFor(client));
       return false;
@@ -204,14 +190,14 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
    * Whether the request has filled the context of a runner that holds less than the one it was admitted for, because its KV
    * cache is smaller. Without this, the answer would end as if it were complete.
    */
-  #hasOutgrown({ maxModelLen }: RunnerClient): boolean {
-    return maxModelLen < (this.#firstMaxModelLen ?? 0) && this.#state.fillsContext(maxModelLen);
+  #hasOutgrown({ ready: { maxModelLen } }: RunnerClient): boolean {
+    return maxModelLen < (this.#firstMaxModelLen ?? 0) && this.state.fillsContext(maxModelLen);
   }
 
   #ask(client: RunnerClient, isIsolationRun: boolean): number {
-    const embed = this.#state.toEmbed();
+    const embed = this.state.toEmbed();
     if (embed !== undefined) return client.embed(embed, this);
-    return client.generate(this.#state.toGenerate(isIsolationRun), this, this.request.vocabulary);
+    return client.generate(this.state.toGenerate(isIsolationRun), this, this.request.vocabulary);
   }
 
   /** The runner accepts no more frames; the request still takes the tokens that arrive. */
@@ -223,7 +209,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
 
   /** The runner is dead. If it had this request, another runner will get it. isSuspect: the request may be the cause. */
   onRunnerDied(isSuspect: boolean): void {
-    if (this.#sent !== undefined && !this.#sent.isDone && isSuspect) this.#state.countDeath();
+    if (this.#sent !== undefined && !this.#sent.isDone && isSuspect) this.state.crashesWithoutProgress += 1;
     this.#lose();
   }
 
@@ -266,7 +252,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
   }
 
   onPromptLogprobs(frame: PromptLogprobs): void {
-    this.#stream.pushPromptLogprobs(this.#state.takeNew(frame));
+    this.#stream.pushPromptLogprobs(this.state.takeNew(frame));
   }
 
   onEmbedding({ values, first }: Embedding): void {
@@ -277,7 +263,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
 
   onOutput(output: Output): void {
     this.#noteGrammar();
-    this.#state.append(output);
+    this.state.append(output);
     const timed = output.first === undefined ? output : { ...output, first: this.#withWait(output.first) };
     if (output.finish === undefined) this.#stream.push(timed);
     else this.#onLastOutput(timed);
@@ -300,7 +286,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
     const goesOn =
       finish === 'max_tokens' &&
       this.#sent !== undefined &&
-      !this.#state.isFull(this.#sent.client.maxModelLen);
+      !this.state.isFull(this.#sent.client.ready.maxModelLen);
     const client = this.#sent?.client;
     if (finish === 'max_tokens' && client !== undefined && this.#hasOutgrown(client)) {
       this.#stream.push(goingOn);
@@ -313,16 +299,16 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
       this.#stream.push(goingOn);
       this.#events.onIsolationPassed(this);
     } else {
-      this.#onLegPassed();
+      this.#onSegmentPassed();
       this.#stream.push(goingOn);
     }
   }
 
   /**
-   * Asks the same runner for the next leg. A runner that accepts no more frames is about to die, and another one gets the
+   * Asks the same runner for the next segment. A runner that accepts no more frames is about to die, and another one gets the
    * rest.
    */
-  #onLegPassed(): void {
+  #onSegmentPassed(): void {
     if (this.#sent === undefined) return;
     if (this.#sent.isLost) {
       this.#sent.isDone = true;
@@ -330,7 +316,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
     }
     if (!this.#send(this.#sent.client, false)) return;
     if (this.#stream.isPaused) this.#sendFlow('pause');
-    this.#events.onLegPassed();
+    this.#events.onSegmentPassed();
   }
 
   onError(error: RequestError): void {
@@ -359,7 +345,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
   }
 }
 
-function tooLargeFor({ maxModelLen }: RunnerClient): GenerationError {
+function tooLargeFor({ ready: { maxModelLen } }: RunnerClient): GenerationError {
   const message = `The request was continued by a runner whose KV cache holds ${maxModelLen} tokens, and needs more. Ask for fewer tokens, or start with a larger KV cache (--kv-cache-bytes).`;
   return new GenerationError('OUT_OF_MEMORY', message, { retriable: false });
 }
@@ -374,4 +360,17 @@ function generationErrorOf({ code, message }: RequestError): GenerationError {
     default:
       return new GenerationError(code, sentence, { retriable: false });
   }
+}
+
+/** By grammar: the choices of one request share theirs. */
+const keys = new WeakMap<Grammar, string>();
+
+/** Equal for equal grammars. A source may be long, so it is not kept. */
+function grammarKeyOf(grammar: Grammar): string {
+  const known = keys.get(grammar);
+  if (known !== undefined) return known;
+  const { kind, strict, source } = grammar;
+  const key = createHash('sha256').update(`${kind} ${strict} ${source}`).digest('base64');
+  keys.set(grammar, key);
+  return key;
 }

@@ -10,9 +10,7 @@ export const quarantineMs = 10 * 60_000;
 export const maxQuarantined = 1024;
 
 interface Entry {
-  /** When the entry expires, by the clock. */
   readonly untilMs: number;
-  /** Length of the prompt in tokens. */
   readonly length: number;
 }
 
@@ -20,7 +18,6 @@ export class Quarantine {
   readonly #now: () => number;
   /** Entries by fingerprint; the least recently used one comes first. */
   readonly #entries = new Map<string, Entry>();
-  /** Number of entries for each prompt length. */
   readonly #lengths = new Map<number, number>();
 
   /** now: a monotonic clock in milliseconds. */
@@ -76,7 +73,7 @@ export function fingerprintOf(request: GenerateRequest): string {
     deadlineMs: _deadline,
     cacheSalt: _salt,
     vocabulary: _spellings,
-    begun: _begun,
+    resumeFrom: _resumed,
     api: _api,
     caller: _caller,
     priority: _priority,

@@ -6,19 +6,13 @@ export class Replacement {
   readonly before: RunnerSpec;
   /** The old runner was told to end and has not died yet. */
   isEnding = false;
-  readonly #waiting: ((failure: string | undefined) => void)[] = [];
+  /** Resolves with undefined when the new runner is ready, or with the reason why it is not. */
+  readonly settled: Promise<string | undefined>;
+  settle: (failure: string | undefined) => void = () => {};
 
   constructor(before: RunnerSpec) {
     this.before = before;
-  }
-
-  /** Resolves with undefined when the new runner is ready, or with the reason why it is not. */
-  settled(): Promise<string | undefined> {
-    return new Promise((resolve) => this.#waiting.push(resolve));
-  }
-
-  settle(failure: string | undefined): void {
-    for (const resolve of this.#waiting) resolve(failure);
+    this.settled = new Promise((resolve) => (this.settle = resolve));
   }
 }
 
@@ -51,16 +45,21 @@ export class RollingReplacement {
     this.#number += 1;
     const number = this.#number;
     const spec = { ...this.#spec, ...change };
-    // Memory need not hold two models, so all runners are replaced at once.
     const isOtherModel = spec.modelPath !== this.#spec.modelPath;
+    // Memory need not hold two models, so their runners are replaced all at once.
     const replaced = isOtherModel
-      ? this.#replaceAll(spec, number)
-      : this.#last.then(() => this.#replaceEach(spec, number));
+      ? this.#replace([this.#supervisors], spec, number)
+      : this.#last.then(() =>
+          this.#replace(
+            this.#supervisors.map((one) => [one]),
+            spec,
+            number,
+          ),
+        );
     this.#last = replaced;
     return replaced.then((failure) => (number === this.#number ? failure : this.#last));
   }
 
-  /** Replaces no further runner. */
   stop(): void {
     this.#isStopping = true;
   }
@@ -69,40 +68,25 @@ export class RollingReplacement {
     return this.#isStopping || number !== this.#number;
   }
 
-  async #replaceEach(spec: RunnerSpec, number: number): Promise<string | undefined> {
+  /** Replaces one group after the other. After a failure, those that were replaced go back to the spec that is known to run. */
+  async #replace(
+    groups: readonly (readonly Replaceable[])[],
+    spec: RunnerSpec,
+    number: number,
+  ): Promise<string | undefined> {
     const before = this.#spec;
     const replaced: Replaceable[] = [];
-    for (const supervisor of this.#supervisors) {
+    for (const group of groups) {
       if (this.#isOver(number)) return undefined;
-      const failure = await supervisor.replace(spec);
-      if (failure !== undefined) {
-        if (!this.#isOver(number)) await goBack(replaced, before);
-        return failure;
-      }
-      replaced.push(supervisor);
+      const failures = await Promise.all(group.map((supervisor) => supervisor.replace(spec)));
+      replaced.push(...group.filter((_, index) => failures[index] === undefined));
+      const failure = failures.find((each) => each !== undefined);
+      if (failure === undefined) continue;
+      // If the old spec runs no longer, the supervisors report that.
+      if (!this.#isOver(number)) for (const supervisor of replaced) await supervisor.replace(before);
+      return failure;
     }
     this.#spec = spec;
     return undefined;
   }
-
-  async #replaceAll(spec: RunnerSpec, number: number): Promise<string | undefined> {
-    const before = this.#spec;
-    const failures = await Promise.all(this.#supervisors.map((supervisor) => supervisor.replace(spec)));
-    const failure = failures.find((each) => each !== undefined);
-    if (failure === undefined) {
-      this.#spec = spec;
-      return undefined;
-    }
-    const replaced = this.#supervisors.filter((_, index) => failures[index] === undefined);
-    if (!this.#isOver(number)) await goBack(replaced, before);
-    return failure;
-  }
-}
-
-/**
- * Replaces runners of the new spec by ones of the old spec, which is known to run. If it runs no longer, their supervisors
- * report that.
- */
-async function goBack(supervisors: readonly Replaceable[], spec: RunnerSpec): Promise<void> {
-  for (const supervisor of supervisors) await supervisor.replace(spec);
 }

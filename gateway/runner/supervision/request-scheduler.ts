@@ -13,17 +13,15 @@ import { FairQueue } from '../../system/fair-queue.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../runner.ts';
 import type { AdmissionLimits } from './admission-limits.ts';
-import type { RequestInFlight } from './exit-policy.ts';
 import { GrammarTurns } from './grammar-turns.ts';
-import { OpenRequest } from './open-request.ts';
+import { OpenRequest, type RequestFacts } from './open-request.ts';
 import { fingerprintOf, type Quarantine } from './quarantine.ts';
-import { bestRunner, prefixHashes, ScheduledRunner } from './scheduled-runner.ts';
+import { bestRunner, prefixHashes, ScheduledRunner, StepPlaces } from './scheduled-runner.ts';
 
 /** Deaths without a new token in between, the last of them in an isolation run, that put a request into quarantine. */
 export const maxCrashCount = 2;
 
 export interface RequestSchedulerEvents {
-  /** The last open request has ended. */
   onIdle(): void;
   /** A runner on probation has made a token or a vector. */
   onProven(index: number): void;
@@ -47,7 +45,6 @@ export class RequestScheduler {
   readonly #quarantine: Quarantine;
   readonly #events: RequestSchedulerEvents;
   readonly #runners: readonly ScheduledRunner[];
-  /** In the order of their admission. */
   readonly #open = new Set<OpenRequest>();
   /** Open requests that no runner has. */
   readonly #pending: FairQueue<OpenRequest>;
@@ -62,7 +59,7 @@ export class RequestScheduler {
   ) {
     this.#limits = limits;
     this.#now = now;
-    this.#pending = new FairQueue(limits.ceiling);
+    this.#pending = new FairQueue(limits.requests.ceiling);
     this.#runners = Array.from({ length: numRunners }, (_, index) => new ScheduledRunner(index));
     this.#quarantine = quarantine;
     this.#events = events;
@@ -72,9 +69,8 @@ export class RequestScheduler {
     return this.#open.size;
   }
 
-  /** Prompt tokens of the open requests. */
   get numOpenTokens(): number {
-    return this.#limits.numTokens;
+    return this.#limits.tokens.total;
   }
 
   /** Open requests that no runner has. */
@@ -99,13 +95,13 @@ export class RequestScheduler {
 
   /** Throws GenerationError if the caller's requests cannot be admitted. Those that runners have not let go of count. */
   assertRoom(caller: Caller, numRequests: number, numTokens: number): void {
-    const clients = this.#runners.flatMap(({ client }) => client ?? []);
+    const sent = this.#runners.flatMap(({ client }) => client?.requests ?? []);
     this.#limits.assertRoom(
       caller,
       { requests: numRequests, tokens: numTokens },
       {
-        requests: clients.reduce((sum, { numCancelled }) => sum + numCancelled, 0),
-        tokens: clients.reduce((sum, { numCancelledTokens }) => sum + numCancelledTokens, 0),
+        requests: sent.reduce((sum, { numCancelled }) => sum + numCancelled, 0),
+        tokens: sent.reduce((sum, { numCancelledTokens }) => sum + numCancelledTokens, 0),
       },
     );
   }
@@ -115,13 +111,13 @@ export class RequestScheduler {
       onEnd: (ended) => this.#onEnd(ended),
       onIsolationPassed: (passed) => this.#onIsolationPassed(passed),
       onGrammarCompiled: (compiled, key) => this.#onGrammarCompiled(compiled, key),
-      onLegPassed: () => this.#drainIfSent(),
+      onSegmentPassed: () => this.#drainIfSent(),
       onPaused: () => {
         if (this.#pending.size > 0) this.#submitPending();
       },
     });
     this.#open.add(open);
-    this.#limits.hold(open.caller, open.numPromptTokens);
+    this.#limits.hold(open.caller, request.promptIds.length);
     this.#pending.add(open, open.order);
     this.#submitPending();
     return open;
@@ -135,12 +131,10 @@ export class RequestScheduler {
     });
   }
 
-  /** A runner no longer holds a cancelled request. */
-  onLetGo(): void {
+  onReleased(): void {
     if (this.#pending.size > 0) this.#submitPending();
   }
 
-  /** The runner accepts no more frames. */
   onLost(index: number): void {
     const runner = this.#runner(index);
     runner.client = undefined;
@@ -158,8 +152,8 @@ export class RequestScheduler {
   }
 
   /** The requests that this runner has, or had when it was lost. */
-  inFlight(index: number): RequestInFlight[] {
-    return [...this.#runner(index).requests].flatMap((open) => open.inFlight ?? []);
+  requestsWith(index: number): RequestFacts[] {
+    return [...this.#runner(index).requests].flatMap(({ facts }) => (facts === undefined ? [] : [facts]));
   }
 
   /**
@@ -173,13 +167,13 @@ export class RequestScheduler {
       runner.onDied();
       for (const open of had) open.onRunnerDied(areSuspects);
       this.#requeue();
-      for (const open of had) if (open.crashCount >= maxCrashCount) this.#putInQuarantine(open);
+      for (const open of had)
+        if (open.state.crashesWithoutProgress >= maxCrashCount) this.#putInQuarantine(open);
       if (ending !== undefined) for (const open of had) if (this.#open.has(open)) open.fail(ending);
       this.#failOfOtherModels();
     });
   }
 
-  /** A runner that requests waited for does not come. */
   onGivenUp(): void {
     this.#submitPending();
   }
@@ -223,9 +217,9 @@ export class RequestScheduler {
     // Other choices of the same request would crash one runner each.
     const fingerprint = fingerprintOf(request);
     for (const open of this.#open) {
-      const isSame = open === culprit || (open.crashCount > 0 && fingerprintOf(open.request) === fingerprint);
+      const isSame = open === culprit || (open.isSuspect && fingerprintOf(open.request) === fingerprint);
       if (!isSame) continue;
-      this.#events.onQuarantined(open.numPromptTokens, open.numEmitted);
+      this.#events.onQuarantined(open.request.promptIds.length, open.state.numEmitted);
       open.fail(runnerCrashed());
     }
   }
@@ -233,16 +227,15 @@ export class RequestScheduler {
   #onEnd(ended: OpenRequest): void {
     this.#open.delete(ended);
     this.#pending.delete(ended);
-    this.#limits.release(ended.caller, ended.numPromptTokens);
+    this.#limits.release(ended.caller, ended.request.promptIds.length);
     const runner = this.#runners.find(({ requests }) => requests.delete(ended));
     if (runner?.isolationRun === ended) this.#endIsolationRun(runner, ended);
     // A runner that has nothing to do now can compute a suspect.
     else if (this.#pending.size > 0) this.#submitPending();
-    else if (ended.isInLegs) this.#drainIfSent();
+    else if (ended.state.segment !== undefined) this.#drainIfSent();
     if (this.#open.size === 0) this.#events.onIdle();
   }
 
-  /** Another grammar may have its turn. */
   #onGrammarCompiled(open: OpenRequest, key: string): void {
     const runner = this.#runners.find(({ requests }) => requests.has(open));
     if (runner === undefined) return;
@@ -295,10 +288,10 @@ export class RequestScheduler {
     }
   }
 
-  /** Gives each runner the requests that it may have now. */
   #submitPending(): void {
     if (this.#isChanging) return;
-    for (const runner of this.#runners) if (runner.client?.numCancelled === 0) runner.isClearing = false;
+    for (const runner of this.#runners)
+      if (runner.client?.requests.numCancelled === 0) runner.isClearing = false;
     this.#reserveForIsolation();
     for (const runner of this.#runners) {
       const open = runner.canIsolate ? this.#nextIsolationRun(runner) : undefined;
@@ -317,29 +310,31 @@ export class RequestScheduler {
     // Before submit(), because the request may end within it.
     runner.requests.add(open);
     if (isAlone) runner.isolationRun = open;
-    if (this.#runners.length > 1) runner.prefixes.add(prefixHashes(open.request));
+    if (this.#runners.length > 1) for (const hash of prefixHashes(open.request)) runner.prefixes.add(hash);
     open.submit(client, { isIsolationRun: isAlone });
   }
 
   /** Takes the next request that a runner has room for out of the queue. Makes room if its caller has too little. */
   #takeNext(): { readonly open: OpenRequest; readonly runner: ScheduledRunner } | undefined {
     if (this.#pending.size === 0) return undefined;
-    const sent = this.#numSentByCaller();
-    const held = ({ name }: Caller): number => sent.get(name) ?? 0;
+    const places = new StepPlaces(this.#runners);
+    const held = (caller: Caller): number => places.heldBy(caller);
     const turns = this.#grammarTurns;
     const ableFor = (open: OpenRequest, runners = this.#runners): readonly ScheduledRunner[] =>
-      open.crashCount > 0
+      open.isSuspect
         ? []
         : runners.filter(
-            (runner) => runner.canServe && hasModelOf(runner, open) && turns.mayHave(open, runner),
+            (runner) =>
+              runner.canServe &&
+              runner.modelIdentity === open.request.modelIdentity &&
+              turns.mayHave(open, runner),
           );
     const next = this.#pending.peek({ fits: (open) => ableFor(open).length > 0, held });
     if (next === undefined) return undefined;
     const able = ableFor(next);
     while (!able.some((runner) => runner.hasRoom(this.#isShared))) {
-      const last = this.#lastToGiveWay(next, able, sent);
+      const last = places.takeFor(next.caller, able);
       if (last === undefined) break;
-      sent.set(last.caller.name, held(last.caller) - 1);
       this.#takeBackForOthers(last);
     }
     const withRoom = this.#runners.filter((runner) => runner.canServe && runner.hasRoom(this.#isShared));
@@ -353,35 +348,6 @@ export class RequestScheduler {
     return new GrammarTurns(this.#runners, this.#open);
   }
 
-  /** Requests that runners compute, by their callers' names. */
-  #numSentByCaller(): Map<string, number> {
-    const sent = new Map<string, number>();
-    for (const { computing } of this.#runners)
-      for (const { caller } of computing) sent.set(caller.name, (sent.get(caller.name) ?? 0) + 1);
-    return sent;
-  }
-
-  /**
-   * The request whose place the other one should get: the last one of the caller that has the most for its shares. Undefined
-   * if that caller would then have less than the other one.
-   */
-  #lastToGiveWay(
-    { caller }: OpenRequest,
-    runners: readonly ScheduledRunner[],
-    sent: ReadonlyMap<string, number>,
-  ): OpenRequest | undefined {
-    const perShare = ({ name, shares }: Caller, more: number): number =>
-      ((sent.get(name) ?? 0) + more) / shares;
-    let last: OpenRequest | undefined;
-    for (const { computing } of runners) {
-      for (const open of computing) {
-        if (perShare(open.caller, -1) < perShare(caller, 1)) continue;
-        if (last === undefined || givesWayBefore(open, last, (each) => perShare(each, 0))) last = open;
-      }
-    }
-    return last;
-  }
-
   #takeBackForOthers(open: OpenRequest): void {
     open.giveWay();
     for (const { requests } of this.#runners) requests.delete(open);
@@ -389,13 +355,11 @@ export class RequestScheduler {
   }
 
   get #isShared(): boolean {
-    return this.#limits.numCallers > 1;
+    return this.#limits.requests.numCallers > 1;
   }
 
   get #isIsolatingSuspect(): boolean {
-    return this.#runners.some(
-      ({ isolationRun }) => isolationRun !== undefined && isolationRun.crashCount > 0,
-    );
+    return this.#runners.some(({ isolationRun }) => isolationRun?.isSuspect);
   }
 
   #nextIsolationRun({ isOnProbation, modelIdentity }: ScheduledRunner): OpenRequest | undefined {
@@ -403,7 +367,7 @@ export class RequestScheduler {
     let first: OpenRequest | undefined;
     for (const open of this.#pending) {
       if (open.request.modelIdentity !== modelIdentity) continue;
-      if (!(open.crashCount > 0 ? isTakingSuspects : isOnProbation)) continue;
+      if (!(open.isSuspect ? isTakingSuspects : isOnProbation)) continue;
       if (first === undefined || open.order < first.order) first = open;
     }
     return first;
@@ -411,7 +375,7 @@ export class RequestScheduler {
 
   /** Reserves the least loaded runner for suspects, if no runner is free for them and none is coming. */
   #reserveForIsolation(): void {
-    const hasSuspect = [...this.#pending].some(({ crashCount }) => crashCount > 0);
+    const hasSuspect = [...this.#pending].some(({ isSuspect }) => isSuspect);
     if (!hasSuspect) {
       for (const runner of this.#runners) runner.isReserved = false;
       return;
@@ -433,11 +397,7 @@ export class RequestScheduler {
   /** Drains the runners once nothing more will be sent to them. */
   #drainIfSent(): void {
     if (!this.#isDraining || this.#pending.size > 0) return;
-    for (const open of this.#open) if (open.isInLegs) return;
-    this.#drainRunners();
-  }
-
-  #drainRunners(): void {
+    for (const { state } of this.#open) if (state.segment !== undefined) return;
     if (this.#runners.some(({ isolationRun }) => isolationRun !== undefined)) return;
     for (const runner of this.#runners) {
       if (runner.client === undefined || runner.isDraining) continue;
@@ -447,18 +407,8 @@ export class RequestScheduler {
   }
 }
 
-function hasModelOf({ modelIdentity }: ScheduledRunner, { request }: OpenRequest): boolean {
-  return modelIdentity === request.modelIdentity;
-}
-
 function runnerFor({ request }: OpenRequest, able: readonly ScheduledRunner[]): ScheduledRunner | undefined {
   return able.length < 2 ? able[0] : bestRunner(able, prefixHashes(request));
-}
-
-/** Whether a request gives way before another: that of the caller with more, and of one caller's the one that came last. */
-function givesWayBefore(one: OpenRequest, other: OpenRequest, perShare: (caller: Caller) => number): boolean {
-  if (one.caller.name !== other.caller.name) return perShare(one.caller) > perShare(other.caller);
-  return one.priority === other.priority ? one.order > other.order : one.priority > other.priority;
 }
 
 function runnerCrashed(): GenerationError {

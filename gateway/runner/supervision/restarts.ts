@@ -121,7 +121,6 @@ export class Backoff {
 /** Requests wait this long for a process; then they end with an error, and new ones are refused. */
 export const startPatienceMs = 30_000;
 export const firstPauseMs = 250;
-/** A try costs little, and streams wait for it. */
 export const maxPauseMs = 2000;
 
 /**
@@ -139,7 +138,6 @@ export class FailedStarts {
     this.#now = now;
   }
 
-  /** Counts one and returns the milliseconds until the next try. */
   nextPauseMs(): number {
     if (this.#count === 0) this.#firstAt = this.#now();
     const pauseMs = Math.min(maxPauseMs, firstPauseMs * 2 ** this.#count);
@@ -156,7 +154,6 @@ export class FailedStarts {
     return this.hasSome && this.#now() - this.#firstAt >= startPatienceMs;
   }
 
-  /** There is a process again. */
   end(): void {
     this.#count = 0;
   }
@@ -213,7 +210,6 @@ export class Restarts {
     this.#fruitlessStarts = 0;
   }
 
-  /** Call it when heldBackMs has passed. */
   beginProbation(): void {
     this.#breaker.halfOpen();
   }

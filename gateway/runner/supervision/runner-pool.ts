@@ -5,12 +5,7 @@
  */
 import { ANONYMOUS } from '../../system/caller.ts';
 import { settlesWithin, systemClock } from '../../system/clock.ts';
-import {
-  countersOf,
-  type SchedulerCounters,
-  type SchedulerStats,
-  statsOf,
-} from '../protocol/scheduler-stats.ts';
+import { countersOf, type SchedulerStats, statsOf } from '../protocol/scheduler-stats.ts';
 import {
   type GenerateRequest,
   GenerationError,
@@ -19,6 +14,7 @@ import {
   type RunnerInfo,
   type RunnerState,
   type RunnerStatus,
+  type SingleRunnerStatus,
   type TokenSink,
 } from '../runner.ts';
 import { AdmissionLimits, type OpenLimits } from './admission-limits.ts';
@@ -47,8 +43,7 @@ export class RunnerPool implements Runner {
   /** The supervisor whose runner became ready last. */
   #newest: RunnerSupervisor;
   #stopped: Promise<void> | undefined;
-  /** Resolves when no request is open; set while somebody waits for that. */
-  #idle: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
+  readonly #waitingForIdle: (() => void)[] = [];
 
   constructor(options: RunnerPoolOptions) {
     const { clock = systemClock } = options;
@@ -61,14 +56,13 @@ export class RunnerPool implements Runner {
       { numRunners, quarantine, limits, now },
       {
         onIdle: () => {
-          this.#idle?.resolve();
-          this.#idle = undefined;
+          for (const resolve of this.#waitingForIdle.splice(0)) resolve();
         },
         onProven: (index) => this.#supervisors[index]?.onProven(),
         onQuarantined: (numPromptIds, numEmitted) => {
           options.log({ level: 'error', event: 'request_quarantined', numPromptIds, numEmitted });
         },
-        isComing: (index) => this.#supervisors[index]?.isComing ?? false,
+        isComing: (index) => this.#supervisors[index]?.status.isComing ?? false,
       },
     );
     this.#supervisors = Array.from({ length: numRunners }, (_, index) => this.#supervisorOf(index));
@@ -87,11 +81,11 @@ export class RunnerPool implements Runner {
         this.#scheduler.onReady(index, client, info.modelIdentity, isOnProbation);
         this.#replaceOthers(supervisor, info);
       },
-      onLetGo: () => this.#scheduler.onLetGo(),
+      onReleased: () => this.#scheduler.onReleased(),
       onReplacing: () => this.#scheduler.takeBack(index),
       onLost: () => this.#scheduler.onLost(index),
       onDied: (areSuspects, crash, ending) => {
-        onCrash?.({ ...crash, ...numbered, requests: this.#scheduler.inFlight(index) });
+        onCrash?.({ ...crash, ...numbered, requests: this.#scheduler.requestsWith(index) });
         this.#scheduler.onDied(index, areSuspects, ending && errorOf(ending));
       },
       onFailed: (failing) => {
@@ -110,13 +104,13 @@ export class RunnerPool implements Runner {
    */
   #replaceOthers(newest: RunnerSupervisor, { modelIdentity }: RunnerInfo): void {
     for (const supervisor of this.#supervisors) {
-      const isOther = supervisor !== newest && supervisor.heard.info?.modelIdentity !== modelIdentity;
-      if (isOther && supervisor.state === 'ready') void supervisor.replace({});
+      const isOther = supervisor !== newest && supervisor.status.info?.modelIdentity !== modelIdentity;
+      if (isOther && supervisor.status.state === 'ready') void supervisor.replace({});
     }
   }
 
   get #takesRequests(): boolean {
-    return this.#supervisors.some(({ takesRequests }) => takesRequests);
+    return this.#supervisors.some(({ status }) => status.takesRequests);
   }
 
   /** Starts the first runners. Call it once. */
@@ -133,15 +127,9 @@ export class RunnerPool implements Runner {
     return this.#replacement.replace(change);
   }
 
-  /** Resolves when no request is open. */
   whenIdle(): Promise<void> {
     if (this.#scheduler.numOpen === 0) return Promise.resolve();
-    if (this.#idle === undefined) {
-      let resolve = (): void => {};
-      const promise = new Promise<void>((settle) => (resolve = settle));
-      this.#idle = { promise, resolve };
-    }
-    return this.#idle.promise;
+    return new Promise((resolve) => this.#waitingForIdle.push(resolve));
   }
 
   /** Ends all open requests; the pool still takes new ones. */
@@ -150,7 +138,7 @@ export class RunnerPool implements Runner {
   }
 
   status(): RunnerStatus {
-    const status = poolStatus(this.#supervisors, this.#newest.heard.info, this.#scheduler);
+    const status = poolStatus(this.#supervisors, this.#newest.status.info, this.#scheduler);
     if (this.#stopped === undefined) return status;
     return { ...status, state: 'stopping', reason: 'The server is stopping.', retryAfterSec };
   }
@@ -187,16 +175,15 @@ export class RunnerPool implements Runner {
 
   assertCapacity(requests: readonly GenerateRequest[]): void {
     const info = this.#requireReady();
-    if (requests.some(({ modelIdentity }) => modelIdentity !== info.modelIdentity)) {
+    if (requests.some(({ modelIdentity }) => modelIdentity !== info.modelIdentity))
       throw this.#notReady(MODEL_REPLACED);
-    }
     for (const request of requests) this.#scheduler.assertNotQuarantined(request);
     const numTokens = requests.reduce((sum, { promptIds }) => sum + promptIds.length, 0);
     this.#scheduler.assertRoom(requests[0]?.caller ?? ANONYMOUS, requests.length, numTokens);
   }
 
   #requireReady(): RunnerInfo {
-    const { info } = this.#newest.heard;
+    const { info } = this.#newest.status;
     if (info !== undefined && this.#stopped === undefined && this.#takesRequests) return info;
     throw this.#notReady(this.status().reason ?? 'The runner is not ready.');
   }
@@ -215,10 +202,8 @@ function errorOf({ reason, isRetriable: retriable, retryAfterSec: seconds }: Fai
   return new GenerationError(code, reason, { retriable, retryAfterSec: seconds });
 }
 
-type PoolState = Exclude<RunnerState, 'stopping'>;
-
 /** The pool has the first of these states that one of its runners has. */
-const bestFirst: readonly PoolState[] = ['ready', 'recovering', 'starting', 'failed'];
+const bestFirst: readonly Exclude<RunnerState, 'stopping'>[] = ['ready', 'recovering', 'starting', 'failed'];
 
 /**
  * The status of all runners as one. Their memory, blocks and counters are summed, and the pool is ready if one of them is.
@@ -229,46 +214,40 @@ function poolStatus(
   newest: RunnerInfo | undefined,
   scheduler: RequestScheduler,
 ): RunnerStatus {
-  const state = bestFirst.find((each) => supervisors.some((supervisor) => supervisor.state === each));
-  const best = supervisors.find((supervisor) => supervisor.state === state);
+  const state = bestFirst.find((each) => supervisors.some(({ status }) => status.state === each));
+  const best = supervisors.find(({ status }) => status.state === state);
   if (state === undefined || best === undefined) throw new Error('A pool has a runner at least.');
-  const heard = supervisors.map((supervisor) => supervisor.heard);
-  const stats = heard.flatMap((each) => each.stats ?? []);
-  const freeBlocks = heard.flatMap((each) => each.numFreeBlocks ?? []);
+  const statuses = supervisors.map(({ status }) => status);
+  const stats = statuses.flatMap((each) => each.stats ?? []);
+  const freeBlocks = statuses.flatMap((each) => each.numFreeBlocks ?? []);
   return {
     state,
-    reason: best.reason,
+    reason: best.status.reason,
     pid: best.pid,
-    restarts: supervisors.reduce((sum, { restarts }) => sum + restarts, 0),
+    restarts: sum(supervisors.map(({ restarts }) => restarts)),
     openRequests: scheduler.numOpen,
     openTokens: scheduler.numOpenTokens,
-    loadProgress: best.heard.loadProgress,
+    loadProgress: best.status.loadProgress,
     retryAfterSec: best.retryAfterSec,
-    info: newest === undefined ? undefined : sumOfInfo(supervisors, newest),
+    info: newest && sumOfInfo(supervisors, newest),
     numFreeBlocks: freeBlocks.length === 0 ? undefined : sum(freeBlocks),
     stats: stats.length === 0 ? undefined : withPending(sumOfStats(stats), scheduler.numPending),
-    counters: sumOfCounters(heard.map(({ counters }) => counters)),
+    counters: countersOf((name) => sum(statuses.map(({ counters }) => counters[name]))),
     ...(supervisors.length === 1 ? {} : { runners: supervisors.map(runnerStatus(scheduler)) }),
   };
 }
 
 function runnerStatus(scheduler: RequestScheduler) {
-  return ({ state, reason, pid, restarts, heard }: RunnerSupervisor, index: number) => ({
-    state,
-    reason,
-    pid,
-    restarts,
-    openRequests: scheduler.numWith(index),
-    loadProgress: heard.loadProgress,
-    numFreeBlocks: heard.numFreeBlocks,
-    info: heard.info,
-  });
+  return ({ pid, restarts, status }: RunnerSupervisor, index: number): SingleRunnerStatus => {
+    const { state, reason, loadProgress, numFreeBlocks, info } = status;
+    const openRequests = scheduler.numWith(index);
+    return { state, reason, pid, restarts, openRequests, loadProgress, numFreeBlocks, info };
+  };
 }
 
 /** Counts the memory of every runner that has been ready, even if it is dead now, because its successor takes the same. */
 function sumOfInfo(supervisors: readonly RunnerSupervisor[], newest: RunnerInfo): RunnerInfo {
-  if (supervisors.length === 1) return newest;
-  const infos = supervisors.flatMap(({ heard }) => heard.info ?? []);
+  const infos = supervisors.flatMap(({ status }) => status.info ?? []);
   return {
     ...newest,
     numBlocks: sum(infos.map(({ numBlocks }) => numBlocks)),
@@ -277,15 +256,7 @@ function sumOfInfo(supervisors: readonly RunnerSupervisor[], newest: RunnerInfo)
   };
 }
 
-function sumOfCounters(counters: readonly SchedulerCounters[]): SchedulerCounters {
-  const [first, ...others] = counters;
-  if (first !== undefined && others.length === 0) return first;
-  return countersOf((name) => sum(counters.map((each) => each[name])));
-}
-
 function sumOfStats(stats: readonly SchedulerStats[]): SchedulerStats {
-  const [first, ...others] = stats;
-  if (first !== undefined && others.length === 0) return first;
   return statsOf((name) => sum(stats.map((each) => each[name])));
 }
 

@@ -2,7 +2,6 @@ import type { RunnerCommand } from '../process/process.ts';
 import type { BackendStatus, RunnerInfo } from '../runner.ts';
 import type { Death } from './exit-policy.ts';
 
-/** Why a runner's device or crashes call for another spec. */
 export interface RunnerFailure {
   readonly reason: string;
   readonly death: Death;
@@ -16,7 +15,6 @@ export interface RunnerSpec {
    * the machine it is called again soon. If it resolves with a spec, that spec is followed instead.
    */
   readonly prepare?: () => Promise<RunnerSpec | undefined>;
-  /** Called for each start. */
   readonly command: () => RunnerCommand;
   /** Where the runner finds its model. A runner that cannot load the model is started again when the file changes. */
   readonly modelPath: string;

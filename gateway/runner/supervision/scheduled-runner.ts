@@ -1,25 +1,28 @@
+import type { Caller } from '../../system/caller.ts';
+import { RecentSet } from '../../system/recent-set.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import type { GenerateRequest } from '../runner.ts';
-import { KnownGrammars } from './known-grammars.ts';
 import type { OpenRequest } from './open-request.ts';
 
 /** The most requests that a runner takes (runner/engine/engine.h). */
 const maxHeldRequests = 1024;
 /** How many times a step's places a runner is given requests for, while one caller has all of them. */
 const placesAhead = 2;
+/** Grammars remembered for each runner, as many as it caches (runner/grammar/grammar_cache.h). */
+const maxKnownGrammars = 1024;
 
 /** The scheduler's view of one place in the pool, across all runner processes that take this place one after another. */
 export class ScheduledRunner {
   readonly index: number;
-  readonly prefixes = new KnownPrefixes();
-  readonly grammars = new KnownGrammars();
+  /** The prefixes that the runner was given, as hashes of their blocks. */
+  readonly prefixes = new RecentSet<number>(maxKnownBlocks);
+  /** The grammars that the runner has compiled, by their keys. One that has left its cache costs a turn that was not counted. */
+  readonly grammars = new RecentSet<string>(maxKnownGrammars);
   /** Requests that the runner has, or had when it was lost. */
   readonly requests = new Set<OpenRequest>();
   /** Set while the runner takes requests. */
   client: RunnerClient | undefined;
-  /** Identity of the model that the runner has. */
   modelIdentity = '';
-  /** The request that the runner computes alone. */
   isolationRun: OpenRequest | undefined;
   /** An isolation run has ended, perhaps by a Cancel that the runner has not obeyed yet. */
   isClearing = false;
@@ -36,7 +39,7 @@ export class ScheduledRunner {
 
   /** Requests that the runner holds. A cancelled one counts until the runner has let go of it. */
   get load(): number {
-    return this.requests.size + (this.client?.numCancelled ?? 0);
+    return this.requests.size + (this.client?.requests.numCancelled ?? 0);
   }
 
   /** Requests that the runner computes, or will without being asked again. */
@@ -51,7 +54,7 @@ export class ScheduledRunner {
   hasRoom(isShared: boolean): boolean {
     const { client } = this;
     if (client === undefined || this.load >= maxHeldRequests) return false;
-    return this.computing.length < client.maxNumSeqs * (isShared ? 1 : placesAhead);
+    return this.computing.length < client.ready.maxNumSeqs * (isShared ? 1 : placesAhead);
   }
 
   /** Whether a request given to the runner now would be alone with it. */
@@ -61,11 +64,10 @@ export class ScheduledRunner {
     );
   }
 
-  /** Whether the runner takes requests beside others. */
   get canServe(): boolean {
     if (this.client === undefined || this.isolationRun !== undefined) return false;
     if (this.isOnProbation || this.isReserved || this.isDraining) return false;
-    return !this.isClearing || this.client.numCancelled === 0;
+    return !this.isClearing || this.client.requests.numCancelled === 0;
   }
 
   onReady(client: RunnerClient, modelIdentity: string, isOnProbation: boolean): void {
@@ -87,6 +89,48 @@ export class ScheduledRunner {
   }
 }
 
+/** The places in runners' steps, as callers have them now. */
+export class StepPlaces {
+  readonly #numHeld = new Map<string, number>();
+
+  constructor(runners: readonly ScheduledRunner[]) {
+    for (const { computing } of runners) for (const { caller } of computing) this.#add(caller, 1);
+  }
+
+  heldBy({ name }: Caller): number {
+    return this.#numHeld.get(name) ?? 0;
+  }
+
+  /**
+   * Takes the place that this caller should get from the one who has the most for its shares: from the last of that caller's
+   * requests. Undefined if that caller would then have less than this one.
+   */
+  takeFor(caller: Caller, runners: readonly ScheduledRunner[]): OpenRequest | undefined {
+    let last: OpenRequest | undefined;
+    for (const open of runners.flatMap(({ computing }) => computing)) {
+      if (this.#perShare(open.caller, -1) < this.#perShare(caller, 1)) continue;
+      if (last === undefined || this.#givesWayBefore(open, last)) last = open;
+    }
+    if (last !== undefined) this.#add(last.caller, -1);
+    return last;
+  }
+
+  #add(caller: Caller, more: number): void {
+    this.#numHeld.set(caller.name, this.heldBy(caller) + more);
+  }
+
+  #perShare(caller: Caller, more = 0): number {
+    return (this.heldBy(caller) + more) / caller.shares;
+  }
+
+  /** The request of the caller with more gives way before another; of one caller's, the one that came last. */
+  #givesWayBefore(one: OpenRequest, other: OpenRequest): boolean {
+    if (one.caller.name !== other.caller.name)
+      return this.#perShare(one.caller) > this.#perShare(other.caller);
+    return one.priority === other.priority ? one.order > other.order : one.priority > other.priority;
+  }
+}
+
 /** Prefixes are compared in blocks of this many tokens. */
 export const affinityBlockTokens = 32;
 /** Later blocks of a prompt are not compared. */
@@ -95,34 +139,6 @@ export const maxAffinityBlocks = 128;
 export const maxKnownBlocks = 16_384;
 /** A runner may have this many times its share of the open requests. */
 export const maxLoadFactor = 1.25;
-
-/** The prefixes that a runner was given, as hashes of their blocks. */
-export class KnownPrefixes {
-  /** In the order of use. */
-  readonly #hashes = new Set<number>();
-
-  add(hashes: readonly number[]): void {
-    for (const hash of hashes) {
-      this.#hashes.delete(hash);
-      this.#hashes.add(hash);
-    }
-    for (const hash of this.#hashes) {
-      if (this.#hashes.size <= maxKnownBlocks) break;
-      this.#hashes.delete(hash);
-    }
-  }
-
-  /** Returns how many blocks are known, counted from the first one without a gap. */
-  count(hashes: readonly number[]): number {
-    const firstUnknown = hashes.findIndex((hash) => !this.#hashes.has(hash));
-    return firstUnknown === -1 ? hashes.length : firstUnknown;
-  }
-
-  /** The runner has ended, and its cache with it. */
-  clear(): void {
-    this.#hashes.clear();
-  }
-}
 
 /**
  * A hash for each whole block of the prompt. Each hash includes all blocks before it and the cache salt. The 32-bit hash is a
@@ -145,9 +161,14 @@ export function prefixHashes({ promptIds, cacheSalt }: GenerateRequest): number[
   return hashes;
 }
 
+/** How many blocks are known, counted from the first one without a gap. */
+export function numKnownBlocks(prefixes: RecentSet<number>, hashes: readonly number[]): number {
+  const firstUnknown = hashes.findIndex((hash) => !prefixes.has(hash));
+  return firstUnknown === -1 ? hashes.length : firstUnknown;
+}
+
 interface LoadedRunner {
-  readonly prefixes: KnownPrefixes;
-  /** Requests that the runner has. */
+  readonly prefixes: RecentSet<number>;
   readonly load: number;
 }
 
@@ -171,7 +192,7 @@ export function bestRunner<Candidate extends LoadedRunner>(
   let best: { readonly candidate: Candidate; readonly numKnown: number } | undefined;
   for (const candidate of candidates) {
     if (candidate.load + 1 > maxLoad) continue;
-    const numKnown = candidate.prefixes.count(hashes);
+    const numKnown = numKnownBlocks(candidate.prefixes, hashes);
     const isBetter =
       best === undefined ||
       numKnown > best.numKnown ||

@@ -4,9 +4,9 @@
  */
 import { type Clock, settlesWithin, type Timer } from '../../system/clock.ts';
 import type { RunnerCommand, RunnerProcess, Spawn } from '../process/process.ts';
-import { type ClientEvents, RunnerClient } from '../protocol/client.ts';
+import { RunnerClient } from '../protocol/client.ts';
 import type { ProtocolError } from '../protocol/frame.ts';
-import type { Failure, Heartbeat, Hello, Phase, Ready, Stats } from '../protocol/from-runner.ts';
+import type { Failure, Notice, Phase, Ready } from '../protocol/from-runner.ts';
 import type { Generate } from '../protocol/to-runner.ts';
 import { neutralSampling } from '../runner.ts';
 import type { Death, VerdictKind } from './exit-policy.ts';
@@ -40,7 +40,6 @@ export const defaultSessionLimits: SessionLimits = {
   terminateAfterMs: 2_000,
 };
 
-/** What a session needs from outside. */
 export interface SessionSupport {
   readonly spawn: Spawn;
   readonly clock: Clock;
@@ -53,20 +52,13 @@ export interface SessionSupport {
 }
 
 export interface SessionEvents {
-  onHello(hello: Hello): void;
-  /** fraction: bytes of tensors loaded, 0 to 1. */
-  onLoadProgress(fraction: number): void;
+  /** What the runner says of itself; heartbeats and statistics only while it serves. */
+  onNotice(notice: Exclude<Notice, Ready | Failure>): void;
   /** The runner takes requests. If it needs a canary, the canary has been answered. */
   onReady(ready: Ready): void;
-  /** Once a second while the runner serves. */
-  onHeartbeat(heartbeat: Heartbeat): void;
-  /** Once a second while the runner serves. */
-  onStats(stats: Stats): void;
-  /** The runner no longer holds a cancelled request. */
-  onLetGo(): void;
+  onReleased(): void;
   /** The first sign of the end: the runner accepts no more frames. */
   onLost(): void;
-  /** The last event. */
   onDied(death: Death): void;
   onStderrLine(line: string): void;
   /**
@@ -124,38 +116,14 @@ export class RunnerSession {
     this.#process = spawn(command, (line) => events.onStderrLine(line));
     const { stdin, stdout } = this.#process;
     stdin.on('error', () => this.#lose());
-    const heard: ClientEvents = {
-      onHello: (hello) => {
-        if (this.#isLost) return;
-        this.#armLoadDeadline();
-        events.onHello(hello);
-      },
-      onLoadProgress: ({ loadedBytes, totalBytes }) => {
-        if (this.#isLost) return;
-        if (loadedBytes > this.#loadedBytes) this.#armLoadDeadline();
-        this.#loadedBytes = loadedBytes;
-        if (totalBytes > 0) events.onLoadProgress(Math.min(1, loadedBytes / totalBytes));
-      },
-      onReady: (ready) => {
-        if (!this.#isLost) this.#onLoaded(ready);
-      },
-      onHeartbeat: (heartbeat) => {
-        this.#phase = heartbeat.phase;
-        this.#watchdog?.onHeartbeat(heartbeat);
-        if (!this.#isLost && this.#readyAt !== undefined) events.onHeartbeat(heartbeat);
-      },
-      onStep: (step) => {
+    const heard = {
+      onNotice: (notice: Notice) => this.#onNotice(notice),
+      onStep: (step: number) => {
         this.#step = step;
         this.#watchdog?.onStep(step);
       },
-      onLetGo: () => events.onLetGo(),
-      onStats: (stats) => {
-        if (!this.#isLost && this.#readyAt !== undefined) events.onStats(stats);
-      },
-      onFailure: (failure) => {
-        this.#failure = failure;
-      },
-      onClosed: (error) => this.#onClosed(error),
+      onReleased: () => events.onReleased(),
+      onClosed: (error: ProtocolError | undefined) => this.#onClosed(error),
     };
     this.client = new RunnerClient(stdout, stdin, heard, () => clock.now());
     this.#arm(limits.helloTimeoutMs, () => {
@@ -210,6 +178,30 @@ export class RunnerSession {
     });
   }
 
+  #onNotice(notice: Notice): void {
+    if (notice.type === 'failure') this.#failure = notice;
+    if (notice.type === 'heartbeat') {
+      this.#phase = notice.phase;
+      this.#watchdog?.onHeartbeat(notice);
+    }
+    if (this.#isLost || notice.type === 'failure') return;
+    switch (notice.type) {
+      case 'ready':
+        this.#onLoaded(notice);
+        return;
+      case 'hello':
+        this.#armLoadDeadline();
+        break;
+      case 'load_progress':
+        if (notice.loadedBytes > this.#loadedBytes) this.#armLoadDeadline();
+        this.#loadedBytes = notice.loadedBytes;
+        break;
+      default:
+        if (this.#readyAt === undefined) return;
+    }
+    this.#events.onNotice(notice);
+  }
+
   #onLoaded(ready: Ready): void {
     const { limits, stepTimes: times, clock, contextLength } = this.#support;
     this.#deadline?.cancel();
@@ -219,7 +211,7 @@ export class RunnerSession {
       this.#condemn('violation', `${claim}; the model file allows ${mostTokens}.`);
       return;
     }
-    const hasWork = () => this.client.owesTokens;
+    const hasWork = () => this.client.requests.owesTokens;
     const watch = { limits, times, maxStepRows: ready.maxNumBatchedTokens, clock, hasWork };
     this.#watchdog = new Watchdog(watch, {
       onHung: (sentence) => this.#abort('hung', sentence),

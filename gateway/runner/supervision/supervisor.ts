@@ -3,7 +3,7 @@ import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
 import { type RunnerCommand, readOomKills, type Spawn, spawnRunner } from '../process/process.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import type { Ready } from '../protocol/from-runner.ts';
-import type { RunnerInfo, RunnerState } from '../runner.ts';
+import type { RunnerInfo } from '../runner.ts';
 import {
   type Death,
   type ExitPolicy,
@@ -12,13 +12,13 @@ import {
   loadFacts,
   type RunnerCrash,
 } from './exit-policy.ts';
-import { FileWatch } from './file-watch.ts';
+import { watchFiles } from './file-watch.ts';
+import { LoadLog, PlaceStatus } from './place-status.ts';
 import { Replacement } from './replacement.ts';
 import { Backoff, type NextStart, Restarts } from './restarts.ts';
 import type { RunnerEvent, RunnerEventName } from './runner-event.ts';
 import type { RunnerSpec } from './runner-spec.ts';
 import { defaultSessionLimits, RunnerSession, type SessionLimits } from './session.ts';
-import { LoadLog, RunnerStatusCache } from './status-cache.ts';
 import { StepTimes } from './watchdog.ts';
 
 /** Retry-After in seconds while the next runner starts. */
@@ -46,19 +46,16 @@ export interface RunnerSupervisorOptions extends RunnerSpec {
   readonly oomKills?: () => number | undefined;
 }
 
-/** Why open requests cannot be finished. */
 export interface Failing {
   readonly reason: string;
   readonly isRetriable: boolean;
   /** Seconds until the breaker lets the next runner start; set only while it is open. */
   readonly retryAfterSec?: number;
 }
-/** What a supervisor reports to its pool. */
 export interface SupervisorEvents {
   /** The runner takes requests. isOnProbation: it may compute only one request until onProven() is called. */
   onReady(client: RunnerClient, info: RunnerInfo, isOnProbation: boolean): void;
-  /** A cancelled request is no longer held by the runner. */
-  onLetGo(): void;
+  onReleased(): void;
   /** The runner is about to be ended at the end of its step, to make room for its replacement. */
   onReplacing(): void;
   /** The runner accepts no more frames. Called once or twice for each runner. */
@@ -79,27 +76,22 @@ export interface SupervisorEvents {
  * replaces it on request.
  */
 export class RunnerSupervisor {
-  readonly heard = new RunnerStatusCache();
+  readonly status = new PlaceStatus();
   readonly #options: RunnerSupervisorOptions;
   readonly #events: SupervisorEvents;
   readonly #clock: Clock;
   readonly #restarts: Restarts;
   #stepTimes = new StepTimes();
-  #state: Exclude<RunnerState, 'stopping'> = 'starting';
-  #reason: string | undefined = 'The runner is starting.';
   #session: RunnerSession | undefined;
-  /** Identity of the model files when the current start began. A FileWatch waits until it changes. */
+  /** Identity of the model files when the current start began. watchFiles() waits until it changes. */
   #modelBefore = Promise.resolve('');
   #numStarts = 0;
   /** Set by the first crash and never reset: each later runner answers the canary before it gets requests. */
   #needsCanary = false;
   #startTimer: Timer | undefined;
-  #watch: FileWatch | undefined;
+  #watch: Timer | undefined;
   #isStopping = false;
-  /** True while start() waits for prepare(). */
   #isPreparing = false;
-  /** Too many starts have failed, so requests are refused instead of waiting for the next runner. */
-  #isRefusing = false;
   #spec: RunnerSpec;
   /**
    * The replacement under way. It ends when a runner of the new spec is ready, or has failed and the old spec is followed
@@ -116,25 +108,6 @@ export class RunnerSupervisor {
     this.#restarts = new Restarts(now, options.backoff ?? new Backoff(now, Math.random));
   }
 
-  get state(): Exclude<RunnerState, 'stopping'> {
-    return this.#state;
-  }
-
-  /** A sentence; undefined when the state is ready. */
-  get reason(): string | undefined {
-    return this.#reason;
-  }
-
-  /** Whether requests are admitted: a runner is ready, or the next one is worth waiting for. */
-  get takesRequests(): boolean {
-    return this.#state === 'ready' || (this.#state === 'recovering' && !this.#isRefusing);
-  }
-
-  /** Whether a runner that is not ready yet is worth waiting for. */
-  get isComing(): boolean {
-    return (this.#state === 'starting' || this.#state === 'recovering') && !this.#isRefusing;
-  }
-
   get pid(): number | undefined {
     return this.#session?.pid;
   }
@@ -147,13 +120,12 @@ export class RunnerSupervisor {
   get retryAfterSec(): number | undefined {
     const { heldBackMs } = this.#restarts;
     if (heldBackMs !== undefined) return Math.max(retryAfterSec, Math.ceil(heldBackMs / 1000));
-    const isComing = this.#state === 'starting' || this.#state === 'recovering';
-    return isComing || this.#watch !== undefined ? retryAfterSec : undefined;
+    return this.status.isStarting || this.#watch !== undefined ? retryAfterSec : undefined;
   }
 
   start(): void {
     const spec = this.#spec;
-    this.#watch?.stop();
+    this.#watch?.cancel();
     this.#watch = undefined;
     // The identity is taken before anybody opens the file, so a change from now on leads to another attempt.
     const before = spec.modelIdentity();
@@ -193,12 +165,12 @@ export class RunnerSupervisor {
     // If several replacements overlap, the last one counts. A failure goes back to the spec before the first, which is known
     // to run.
     this.#replacement ??= new Replacement(this.#spec);
-    const settled = this.#replacement.settled();
+    const { settled } = this.#replacement;
     this.#follow({ ...this.#spec, ...change });
     if (this.#session !== undefined) this.#endForReplacement(this.#session, this.#replacement);
     else if (!this.#isPreparing) {
       this.#startTimer?.cancel();
-      if (this.#state === 'failed') this.#refuseUntilReady();
+      if (this.status.state === 'failed') this.status.refuseUntilReady();
       this.start();
     }
     return settled;
@@ -214,10 +186,7 @@ export class RunnerSupervisor {
   #endForReplacement(session: RunnerSession, replacement: Replacement): void {
     if (replacement.isEnding) return;
     replacement.isEnding = true;
-    if (this.#state === 'ready') {
-      this.#state = 'recovering';
-      this.#reason = 'The runner is being replaced.';
-    }
+    this.status.recover('The runner is being replaced.');
     this.#events.onReplacing();
     void session.end();
   }
@@ -227,7 +196,6 @@ export class RunnerSupervisor {
     this.#replacement = undefined;
   }
 
-  /** The runner on probation has answered a request. */
   onProven(): void {
     this.#restarts.closeBreaker();
     this.#log('info', 'breaker_closed', {});
@@ -237,7 +205,7 @@ export class RunnerSupervisor {
   stop(): void {
     this.#isStopping = true;
     this.#settleReplacement('The server is stopping.');
-    this.#watch?.stop();
+    this.#watch?.cancel();
   }
 
   /** Ends the runner. Settles when no process and no timer is left. */
@@ -250,7 +218,7 @@ export class RunnerSupervisor {
     if (!this.#events.isWanted()) return;
     const { limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
     const spec = this.#spec;
-    this.heard.hello = undefined;
+    this.status.hello = undefined;
     const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
     const support = {
       spawn,
@@ -262,23 +230,17 @@ export class RunnerSupervisor {
     };
     const used = spec.command();
     const session = new RunnerSession(used, this.#needsCanary, support, {
-      onHello: (hello) => {
-        this.heard.hello = hello;
-      },
-      onLoadProgress: (fraction) => {
-        this.heard.loadProgress = fraction;
+      onNotice: (notice) => {
+        this.status.onNotice(notice);
         // All bytes are loaded before the runner is ready, so onReady reports the last step.
-        if (fraction < 1) loadLog.reached(fraction);
+        const { loadProgress = 1 } = this.status;
+        if (loadProgress < 1) loadLog.reached(loadProgress);
       },
       onReady: (ready) => {
         loadLog.reached(1);
         this.#onReady(session, spec, ready);
       },
-      onHeartbeat: ({ numFreeBlocks }) => {
-        this.heard.numFreeBlocks = numFreeBlocks;
-      },
-      onStats: (stats) => this.heard.onStats(stats),
-      onLetGo: () => this.#events.onLetGo(),
+      onReleased: () => this.#events.onReleased(),
       onLost: () => this.#onLost(),
       onDied: (death) => this.#onDied(session, used, death),
       onStderrLine: (line) => this.#log('info', 'runner_stderr', { pid: session.pid, line }),
@@ -295,13 +257,10 @@ export class RunnerSupervisor {
   #onReady(session: RunnerSession, spec: RunnerSpec, ready: Ready): void {
     // The runner was told to end while it loaded; this Ready was written before.
     if (this.#replacement?.isEnding) return;
-    const before = this.heard.info;
-    const info = this.heard.onReady(ready);
-    this.#state = 'ready';
-    this.#isRefusing = false;
+    const before = this.status.info;
+    const info = this.status.onReady(ready);
     this.#settleReplacement(undefined);
     this.#restarts.onReady();
-    this.#reason = undefined;
     this.#log('info', 'model_load_complete', {
       pid: session.pid,
       msg: `Model loaded to ${info.kind.toUpperCase()} memory`,
@@ -317,10 +276,7 @@ export class RunnerSupervisor {
 
   #onLost(): void {
     this.#events.onLost();
-    this.heard.onLost();
-    if (this.#state !== 'ready') return;
-    this.#state = 'recovering';
-    this.#reason = 'The runner ended unexpectedly; another one will start.';
+    this.status.onLost();
   }
 
   #onDied(session: RunnerSession, command: RunnerCommand, death: Death): void {
@@ -348,9 +304,9 @@ export class RunnerSupervisor {
       command,
       death,
       message: policy.reason,
-      build: this.heard.hello?.build,
-      numericsId: this.heard.hello?.numericsId,
-      modelIdentity: this.heard.info?.modelIdentity,
+      build: this.status.hello?.build,
+      numericsId: this.status.hello?.numericsId,
+      modelIdentity: this.status.info?.modelIdentity,
     };
     const isStarted = death.exit.spawnError === undefined;
     // A row of failed starts is reported once, so that it does not push the reports of crashes out.
@@ -372,7 +328,7 @@ export class RunnerSupervisor {
   #fallBack({ reason, crash }: ExitPolicy, death: Death): boolean {
     const next = this.#spec.fallback?.({ reason, death });
     if (next === undefined) return false;
-    this.#reason = reason;
+    this.status.reason = reason;
     if (crash !== undefined) this.#needsCanary = true;
     this.#startBy(next);
     return true;
@@ -381,7 +337,7 @@ export class RunnerSupervisor {
   /** The new spec's runner was never ready, so the supervisor starts one of the old spec again. */
   #goBack({ before }: Replacement, failure: string): void {
     this.#log('error', 'runner_replacement_failed', { reason: failure });
-    this.#reason = failure;
+    this.status.reason = failure;
     this.#spec = before;
     this.#settleReplacement(failure);
     this.start();
@@ -389,7 +345,7 @@ export class RunnerSupervisor {
 
   #restart(policy: ExitPolicy, death: Death): void {
     const { crash, reason } = policy;
-    this.#reason = reason;
+    this.status.reason = reason;
     if (crash !== undefined) this.#needsCanary = true;
     const next = this.#restarts.afterDeath(policy, death.readyForMs);
     if (next !== undefined) this.#startAfter(next, reason);
@@ -397,14 +353,14 @@ export class RunnerSupervisor {
   }
 
   #tryAgain(reason: string): void {
-    this.#reason = reason;
+    this.status.reason = reason;
     this.#startAfter(this.#restarts.afterNoProcess(), reason);
   }
 
   /** reason: why the last start or runner failed. */
   #startAfter({ delayMs, isHopeless }: NextStart, reason: string): void {
     if (isHopeless) {
-      this.#refuseUntilReady();
+      this.status.refuseUntilReady();
       this.#events.onFailed({ reason, isRetriable: true });
     }
     this.#log('info', 'runner_restarting', { delayMs, reason });
@@ -424,8 +380,8 @@ export class RunnerSupervisor {
     if (this.#isStopping) return;
     this.#startTimer = this.#clock.after(trialInMs, () => {
       this.#restarts.beginProbation();
-      this.#refuseUntilReady();
-      this.#reason = 'The runner crashed too often; a new one is starting on trial.';
+      this.status.refuseUntilReady();
+      this.status.reason = 'The runner crashed too often; a new one is starting on trial.';
       this.start();
     });
   }
@@ -440,25 +396,19 @@ export class RunnerSupervisor {
     const { modelPath, modelIdentity } = this.#spec;
     const { modelPollMs = 1000 } = this.#options;
     const onChange = () => {
-      this.#refuseUntilReady();
-      this.#reason = 'The model file has changed; it is being loaded.';
+      this.status.refuseUntilReady();
+      this.status.reason = 'The model file has changed; it is being loaded.';
       this.#restarts.closeBreaker();
       this.#log('info', 'model_file_changed', { modelPath });
       this.start();
     };
-    this.#watch = new FileWatch(modelIdentity, this.#modelBefore, modelPollMs, onChange, this.#clock);
-  }
-
-  /** A supervisor whose runner has served before is "recovering", not "starting", however many starts have failed since. */
-  #refuseUntilReady(): void {
-    this.#state = this.heard.info === undefined ? 'starting' : 'recovering';
-    this.#isRefusing = true;
+    this.#watch = watchFiles(modelIdentity, this.#modelBefore, modelPollMs, onChange, this.#clock);
   }
 
   #fail(failing: Failing, { exitCode, ...facts }: FailureFacts = {}): void {
-    this.#state = 'failed';
-    this.#reason = failing.reason;
     const { reason, isRetriable } = failing;
+    this.status.state = 'failed';
+    this.status.reason = reason;
     this.#log('error', 'model_failed', {
       reason,
       isRetriable,

@@ -5,9 +5,8 @@
  * the runner accepts no more frames, its tokens above the bound are dropped (open-request.ts).
  */
 
-import type { FirstOutput } from '../answer-times.ts';
 import type { Output } from '../protocol/from-runner.ts';
-import type { GenerationError, TokenBatch, TokenLogprobs, TokenSink } from '../runner.ts';
+import type { FirstOutput, GenerationError, TokenBatch, TokenLogprobs, TokenSink } from '../runner.ts';
 
 /** The bound on buffered tokens. Resuming empties the buffer, so no second, lower mark is needed. */
 export const pauseAboveTokens = 256;
@@ -17,23 +16,26 @@ export const pauseAboveTokens = 256;
  */
 export const pauseAboveLogprobs = 512;
 
+interface BatchFacts {
+  first?: FirstOutput;
+  embedding?: Float32Array;
+  /** At most one entry for each token of the prompt. */
+  promptLogprobs?: TokenLogprobs[];
+  continuedBy?: string;
+  isResumed?: true;
+}
+
 export class TokenStream {
   readonly #sink: TokenSink;
   readonly #onFlow: (flow: 'pause' | 'resume') => void;
   #firstIndex: number;
-  /** The buffered tokens. */
   #tokenIds: number[] = [];
   #logprobs: TokenLogprobs[] | undefined;
   #numLogprobs = 0;
   #finish: TokenBatch['finish'];
   #error: GenerationError | undefined;
-  /** Kept until the first tokens come; at most one entry for each token of the prompt. */
-  #promptLogprobs: TokenLogprobs[] | undefined;
-  #first: FirstOutput | undefined;
-  #embedding: Float32Array | undefined;
-  #continuedBy: string | undefined;
-  #isResumed = false;
-  /** The consumer has paused. */
+  /** What goes with the next batch beside its tokens; undefined: nothing. */
+  #facts: BatchFacts | undefined;
   #isHeld = false;
   /** The runner was asked to pause. */
   #isPaused = false;
@@ -52,36 +54,33 @@ export class TokenStream {
   }
 
   pushPromptLogprobs(logprobs: readonly TokenLogprobs[]): void {
-    this.#promptLogprobs ??= [];
-    for (const entry of logprobs) this.#promptLogprobs.push(entry);
+    const facts = this.#nextFacts;
+    facts.promptLogprobs ??= [];
+    for (const entry of logprobs) facts.promptLogprobs.push(entry);
   }
 
   /** The tokens from now on are computed by the arithmetic of numericsId, and those before were not. */
   continuedBy(numericsId: string): void {
-    this.#continuedBy = numericsId;
+    this.#nextFacts.continuedBy = numericsId;
   }
 
-  /** The tokens from now on come from another runner. */
   resumed(): void {
-    this.#isResumed = true;
+    this.#nextFacts.isResumed = true;
   }
 
   push(output: Output): void {
     // Only the runner that computed the first token says how the request began.
-    if (output.firstIndex === 0) this.#first ??= output.first;
+    if (output.firstIndex === 0 && output.first !== undefined) this.#nextFacts.first ??= output.first;
     if (this.#isHeld) this.#hold(output);
     else this.#give(output.tokenIds, output.logprobs, output.finish);
   }
 
-  /** Takes the embedding, which is the whole answer. */
   pushEmbedding(embedding: Float32Array, first: FirstOutput): void {
-    this.#embedding = embedding;
-    this.#first = first;
+    Object.assign(this.#nextFacts, { embedding, first });
     if (this.#isHeld) this.#finish = 'stop_id';
     else this.#give([], undefined, 'stop_id');
   }
 
-  /** The consumer gets the buffered tokens, then the error. */
   fail(error: GenerationError): void {
     this.#error ??= error;
     if (!this.#isHeld) this.#tell();
@@ -91,7 +90,6 @@ export class TokenStream {
     this.#isHeld = true;
   }
 
-  /** Passes on what is buffered as one batch. */
   resume(): void {
     if (!this.#isHeld) return;
     this.#isHeld = false;
@@ -107,7 +105,6 @@ export class TokenStream {
     if (!this.#isHeld) this.#tell();
   }
 
-  /** The consumer gets nothing more. */
   close(): void {
     this.#isOver = true;
     this.#tokenIds = [];
@@ -141,37 +138,23 @@ export class TokenStream {
     const firstIndex = this.#firstIndex;
     this.#firstIndex += tokenIds.length;
     this.#isOver = finish !== undefined;
-    const isPlain =
-      logprobs === undefined &&
-      finish === undefined &&
-      this.#first === undefined &&
-      this.#continuedBy === undefined &&
-      !this.#isResumed;
+    const facts = this.#facts;
+    this.#facts = undefined;
+    const isPlain = logprobs === undefined && finish === undefined && facts === undefined;
     this.#sink.onTokens(
-      isPlain ? { firstIndex, tokenIds } : this.#batch({ firstIndex, tokenIds }, logprobs, finish),
+      isPlain
+        ? { firstIndex, tokenIds }
+        : {
+            ...{ firstIndex, tokenIds, ...facts },
+            ...(logprobs === undefined ? {} : { logprobs }),
+            ...(finish === undefined ? {} : { finish }),
+          },
     );
   }
 
-  #batch(
-    plain: TokenBatch,
-    logprobs: readonly TokenLogprobs[] | undefined,
-    finish: TokenBatch['finish'],
-  ): TokenBatch {
-    const batch: TokenBatch = {
-      ...plain,
-      ...(logprobs === undefined ? {} : { logprobs }),
-      ...(this.#first === undefined ? {} : { first: this.#first }),
-      ...(this.#embedding === undefined ? {} : { embedding: this.#embedding }),
-      ...(this.#promptLogprobs === undefined ? {} : { promptLogprobs: this.#promptLogprobs }),
-      ...(this.#continuedBy === undefined ? {} : { continuedBy: this.#continuedBy }),
-      ...(this.#isResumed ? { isResumed: true } : {}),
-      ...(finish === undefined ? {} : { finish }),
-    };
-    this.#first = undefined;
-    this.#promptLogprobs = undefined;
-    this.#continuedBy = undefined;
-    this.#isResumed = false;
-    return batch;
+  get #nextFacts(): BatchFacts {
+    this.#facts ??= {};
+    return this.#facts;
   }
 
   #tell(): void {

@@ -49,12 +49,18 @@ export interface HungEvents {
   onSilent(sentence: string): void;
 }
 
+interface WatchdogOptions {
+  readonly limits: WatchdogLimits;
+  readonly times: StepTimes;
+  /** Ready's max_num_batched_tokens. */
+  readonly maxStepRows: number;
+  readonly clock: Clock;
+  /** Whether the runner owes tokens to a request. */
+  readonly hasWork: () => boolean;
+}
+
 export class Watchdog {
-  readonly #limits: WatchdogLimits;
-  readonly #times: StepTimes;
-  readonly #maxStepRows: number;
-  readonly #clock: Clock;
-  readonly #hasWork: () => boolean;
+  readonly #options: WatchdogOptions;
   readonly #events: HungEvents;
   #timer: Timer | undefined;
   #silentTicks = 0;
@@ -64,24 +70,10 @@ export class Watchdog {
   /** When the last step ended; undefined if the runner has been idle since. */
   #steppedAt: number | undefined;
 
-  /** maxStepRows: Ready's max_num_batched_tokens. hasWork: whether the runner owes tokens to a request. */
-  constructor(
-    options: {
-      limits: WatchdogLimits;
-      times: StepTimes;
-      maxStepRows: number;
-      clock: Clock;
-      hasWork: () => boolean;
-    },
-    events: HungEvents,
-  ) {
-    this.#limits = options.limits;
-    this.#times = options.times;
-    this.#maxStepRows = options.maxStepRows;
-    this.#clock = options.clock;
-    this.#hasWork = options.hasWork;
+  constructor(options: WatchdogOptions, events: HungEvents) {
+    this.#options = options;
     this.#events = events;
-    if (this.#limits.wedgeMs > 0) this.#arm();
+    if (options.limits.wedgeMs > 0) this.#arm();
   }
 
   onHeartbeat({ phase, step }: Heartbeat): void {
@@ -93,10 +85,10 @@ export class Watchdog {
   }
 
   onStep(step: number): void {
-    const now = this.#clock.now();
+    const now = this.#options.clock.now();
     // The ticks bound the time too, so that a sleep of the machine or a pause of the gateway is not taken for a slow step.
     const mostMs = (this.#frozenTicks + 1) * tickMs;
-    if (this.#steppedAt !== undefined) this.#times.add(Math.min(now - this.#steppedAt, mostMs));
+    if (this.#steppedAt !== undefined) this.#options.times.add(Math.min(now - this.#steppedAt, mostMs));
     this.#steppedAt = now;
     this.#step = step;
     this.#silentTicks = 0;
@@ -113,18 +105,18 @@ export class Watchdog {
 
   get #isResting(): boolean {
     // While requests wait for their grammars, no step is computed, and the runner itself bounds that wait.
-    return this.#phase === 'compiling' || (!this.#isComputing && !this.#hasWork());
+    return this.#phase === 'compiling' || (!this.#isComputing && !this.#options.hasWork());
   }
 
   #arm(): void {
-    this.#timer = this.#clock.after(tickMs, () => this.#tick());
+    this.#timer = this.#options.clock.after(tickMs, () => this.#tick());
   }
 
   #tick(): void {
     this.#silentTicks += 1;
     this.#frozenTicks += 1;
     if (this.#isResting) this.#frozenTicks = 0;
-    const { silenceMs } = this.#limits;
+    const { silenceMs } = this.#options.limits;
     if (this.#silentTicks * tickMs > silenceMs) {
       this.#events.onSilent(`The runner was silent for ${silenceMs / 1000} s: no heartbeat came.`);
       return;
@@ -141,16 +133,16 @@ export class Watchdog {
   }
 
   #longestWaitMs(): number {
-    const { wedgeMs, silenceMs } = this.#limits;
+    const { wedgeMs, silenceMs } = this.#options.limits;
     // If requests are open and the last heartbeat says idle, it may be older than they are. Within silenceMs the next one
     // comes.
     return Math.max(wedgeMs, this.#isComputing ? this.#longestStepMs() : silenceMs);
   }
 
   #longestStepMs(): number {
-    if (!this.#times.isKnown) return this.#limits.unmeasuredWedgeMs;
-    const rows = workOf[this.#phase] === 'many rows' ? this.#maxStepRows : 1;
-    return Math.max(slowestSteps * this.#times.p99Ms, rows * this.#times.meanMs);
+    if (!this.#options.times.isKnown) return this.#options.limits.unmeasuredWedgeMs;
+    const rows = workOf[this.#phase] === 'many rows' ? this.#options.maxStepRows : 1;
+    return Math.max(slowestSteps * this.#options.times.p99Ms, rows * this.#options.times.meanMs);
   }
 }
 
@@ -178,7 +170,6 @@ export class StepTimes {
     return this.#timesMs.reduce((sum, timeMs) => sum + timeMs, 0) / Math.max(1, this.#timesMs.length);
   }
 
-  /** The 99th percentile. */
   get p99Ms(): number {
     const sorted = this.#timesMs.toSorted((a, b) => a - b);
     return sorted[Math.floor(sorted.length * 0.99)] ?? 0;

@@ -1,5 +1,5 @@
-import { Alarms } from '../../system/alarms.ts';
 import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
+import { DeadlineTimer } from '../../system/deadline-timer.ts';
 
 /** After this long a silence a stream sends a comment, so that clients and proxies see that it lives. */
 export const KEEP_ALIVE_INTERVAL_MS = 10_000;
@@ -20,13 +20,13 @@ export interface TimedStream {
 /** The timers of all streams: one for all that are silent, and one for all that gather. */
 export class StreamTimes {
   readonly clock: Clock;
-  readonly #silent: Alarms<TimedStream>;
+  readonly #silent: DeadlineTimer<TimedStream>;
   readonly #gathering = new Set<TimedStream>();
   #timer: Timer | undefined;
 
   constructor(clock: Clock = systemClock) {
     this.clock = clock;
-    this.#silent = new Alarms(clock, (stream, nowMs) => {
+    this.#silent = new DeadlineTimer(clock, (stream, nowMs) => {
       const isSilent = nowMs - stream.writtenMs >= KEEP_ALIVE_INTERVAL_MS;
       this.#silent.set(stream, (isSilent ? nowMs : stream.writtenMs) + KEEP_ALIVE_INTERVAL_MS);
       if (isSilent) stream.keepAlive();

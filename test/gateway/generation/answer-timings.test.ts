@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type AnswerTimings, timingsOf } from '../../../gateway/generation/answer-timings.ts';
-import { AnswerTimes } from '../../../gateway/runner/answer-times.ts';
+import { AnswerTimes } from '../../../gateway/runner/runner.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { readNativeAnswer } from '../../fixtures/native-stream.ts';

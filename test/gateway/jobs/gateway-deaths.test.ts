@@ -89,8 +89,8 @@ test('a job that was computed when two gateways died without a new token is fail
 
 test('a job that gets a token from each gateway is continued, however many die', async ({ apps }) => {
   const answer = [...Buffer.from('Hello'), EOS_ID];
-  const { next } = gateways(apps, ({ begun }) => {
-    const from = begun?.tokenIds.length ?? 0;
+  const { next } = gateways(apps, ({ resumeFrom }) => {
+    const from = resumeFrom?.tokenIds.length ?? 0;
     return from < 5 ? [answer.slice(from, from + 1), 'wait'] : [answer.slice(from)];
   });
   let app = await next();
@@ -147,8 +147,8 @@ test('a job whose runner refuses it for now waits, and continues after its token
   const answer = [...Buffer.from('Hello'), EOS_ID];
   const notReady = new GenerationError('NOT_READY', 'No runner comes.', { retriable: true });
   for (const cut of [0, 2]) {
-    const { next } = gateways(apps, ({ begun }) =>
-      begun === undefined && cut > 0 ? [answer.slice(0, cut), notReady] : [answer.slice(cut)],
+    const { next } = gateways(apps, ({ resumeFrom }) =>
+      resumeFrom === undefined && cut > 0 ? [answer.slice(0, cut), notReady] : [answer.slice(cut)],
     );
     const app = await next();
     if (cut === 0) {
@@ -166,7 +166,7 @@ test('a job whose runner refuses it for now waits, and continues after its token
     assert.equal((await jobOf(app, 'a')).log.content.tokenIds, answer);
     assert.ok(app.lines().some(({ event, msg }) => event === 'durable_waiting' && msg === notReady.message));
     const [last] = app.runner.requests.slice(-1);
-    assert.equal(last?.begun?.tokenIds ?? [], answer.slice(0, cut));
+    assert.equal(last?.resumeFrom?.tokenIds ?? [], answer.slice(0, cut));
   }
 });
 

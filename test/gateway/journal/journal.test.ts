@@ -4,13 +4,8 @@ import { ClassicLevel } from 'classic-level';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DurableJob, Job } from '../../../gateway/jobs/job.ts';
-import {
-  endKey,
-  type Journal,
-  pieceKey,
-  sweepMs,
-  TOKENS_PER_PIECE,
-} from '../../../gateway/journal/journal.ts';
+import { endKey, pieceKey, TOKENS_PER_PIECE } from '../../../gateway/journal/entry.ts';
+import { type Journal, sweepMs } from '../../../gateway/journal/journal.ts';
 import { JournalError, JournalRefusal, JournalUnavailable } from '../../../gateway/journal/journal-error.ts';
 import { emptyContent, type JobRecord } from '../../../gateway/journal/records.ts';
 import { JournalStore } from '../../../gateway/journal/store.ts';

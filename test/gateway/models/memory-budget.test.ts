@@ -6,7 +6,7 @@ import { Random } from '../../fixtures/random.ts';
 const test = suite('memory budget');
 
 function resident(name: string, bytes: number, more: Partial<Resident> = {}): Resident {
-  const calm = { isBusy: false, isLeaving: false, isPinned: false, isDismissed: false };
+  const calm = { isBusy: false, isLeaving: false, isPinned: false, isUnloadRequested: false };
   return { name, bytes, lastUsedMs: 0, ...calm, ...more };
 }
 

@@ -166,7 +166,7 @@ test('a model that cannot be loaded harms no other, says why, and is tried again
   await models.use('a');
   (await models.acquire('b')).release();
   assert.is(models.states, 'a loaded, b failed');
-  assert.is(models.of('b').model.residency.reason, 'b is no model.');
+  assert.is(models.of('b').model.loadState.reason, 'b is no model.');
   const { message, retriable } = (await errorOf(async () =>
     models.of('b').model.assertAcceptsRequests(),
   )) as GenerationError;
@@ -208,7 +208,7 @@ test('runners that die one after the other before they are ready are waited for 
     await settled();
   }
   (await waiting).release();
-  assert.is(models.of('a').model.residency.reason, 'Death 3.');
+  assert.is(models.of('a').model.loadState.reason, 'Death 3.');
 });
 
 test('waiting requests keep their deadlines, and their number is bounded', async () => {

@@ -103,14 +103,14 @@ test('another process resumes after the stored tokens, and each event comes once
 
   const runner = new ScriptedRunner();
   runner.current = { ...runner.current, state: 'starting' };
-  runner.scriptOf = ({ begun }: GenerateRequest) => [answer.slice(begun?.tokenIds.length ?? 0)];
+  runner.scriptOf = ({ resumeFrom }: GenerateRequest) => [answer.slice(resumeFrom?.tokenIds.length ?? 0)];
   const second = await durableApp(folder, { runner });
   apps.push(second);
   runner.current = { ...runner.current, state: 'ready' };
   second.jobs.onServed();
   const headers = { 'last-event-id': '1' };
   const rest = await eventsOf(await second.app.request('/execute/a/events', { headers }));
-  assert.equal(runner.requests[0]?.begun, { tokenIds: answer.slice(0, cut), numericsId: 'scripted' });
+  assert.equal(runner.requests[0]?.resumeFrom, { tokenIds: answer.slice(0, cut), numericsId: 'scripted' });
   assert.equal(
     [...events, ...rest].map(({ id }) => Number(id)),
     [...events, ...rest].map((_, index) => index),

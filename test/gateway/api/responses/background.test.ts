@@ -126,7 +126,7 @@ test('another process resumes a response, including log-probabilities', async ({
   await first.jobs.stop();
 
   const runner = new ScriptedRunner();
-  runner.scriptOf = ({ begun }: GenerateRequest) => [answer.slice(begun?.tokenIds.length ?? 0)];
+  runner.scriptOf = ({ resumeFrom }: GenerateRequest) => [answer.slice(resumeFrom?.tokenIds.length ?? 0)];
   const second = await durableApp(folder, { runner });
   apps.push(second);
   const events = await eventsOf(await second.get(`/v1/responses/${id}?stream=true`));
@@ -152,7 +152,7 @@ test('another process resumes a response with its thinking budget', async ({ app
   apps.push(second);
   await until(PATIENCE_MS, 'The request', () => second.runner.requests.length === 1);
   const [resumed] = second.runner.requests;
-  assert.equal(resumed?.begun?.tokenIds, bytes('Hm'));
+  assert.equal(resumed?.resumeFrom?.tokenIds, bytes('Hm'));
   for (const { thinkingLimit: limit } of [begun, resumed] as GenerateRequest[]) {
     assert.equal([limit?.maxTokens, limit?.endIds], [7, bytes('</think>')]);
     assert.equal(

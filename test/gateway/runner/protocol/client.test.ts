@@ -80,10 +80,10 @@ client('drops what comes for a cancelled request until its end', () => {
   connection.cancel(requestId);
   connection.cancel(requestId);
   assert.equal(heard, ['generate 1', 'cancel 1']);
-  assert.is(connection.numCancelled, 1);
+  assert.is(connection.requests.numCancelled, 1);
   say(step(1, { requestId, tokenIds: [7] }));
   say({ requestError: { requestId, code: v1.ErrorCode.ERROR_CODE_CANCELLED } });
-  assert.is(connection.numCancelled, 0);
+  assert.is(connection.requests.numCancelled, 0);
   assert.equal([sink.outputs, sink.errors], [[], []]);
 });
 
@@ -91,7 +91,7 @@ client('takes a finish that crosses a cancel for the end', () => {
   const { say, sink, requestId, client: connection } = connectAndAsk({ maxTokens: 1 });
   connection.cancel(requestId);
   say(step(1, { requestId, tokenIds: [7], finishReason: finishMax }));
-  assert.is(connection.numCancelled, 0);
+  assert.is(connection.requests.numCancelled, 0);
   assert.equal(sink.outputs, []);
 });
 
@@ -142,11 +142,11 @@ client('reports statistics as long as the runner sends frames', () => {
 
 client('counts the tokens of cancelled requests until their end', () => {
   const { say, requestId, client: connection } = connectAndAsk();
-  assert.is(connection.numCancelledTokens, 0);
+  assert.is(connection.requests.numCancelledTokens, 0);
   connection.cancel(requestId);
-  assert.is(connection.numCancelledTokens, 3);
+  assert.is(connection.requests.numCancelledTokens, 3);
   say({ requestError: { requestId, code: v1.ErrorCode.ERROR_CODE_CANCELLED } });
-  assert.is(connection.numCancelledTokens, 0);
+  assert.is(connection.requests.numCancelledTokens, 0);
 });
 
 client('closes at anything before hello', async () => {
@@ -201,7 +201,7 @@ client('progress of a load has a rate, too', async () => {
 client('a fault of the gateway at what the runner says ends the runner, and nothing else', async () => {
   const { say, listener, closed } = connect();
   const fault = new TypeError('something is undefined');
-  listener.onHello = () => {
+  listener.onNotice = () => {
     throw fault;
   };
   say(hello);
@@ -212,14 +212,14 @@ client('a fault of the gateway at what the runner says ends the runner, and noth
 
 client('a request that is paused is owed nothing, one that goes on or is cancelled is', () => {
   const { requestId, client: connection } = connectAndAsk();
-  assert.ok(connection.owesTokens);
+  assert.ok(connection.requests.owesTokens);
   connection.pause(requestId);
-  assert.not(connection.owesTokens);
+  assert.not(connection.requests.owesTokens);
   connection.resume(requestId);
-  assert.ok(connection.owesTokens);
+  assert.ok(connection.requests.owesTokens);
   connection.pause(requestId);
   connection.cancel(requestId);
-  assert.ok(connection.owesTokens, 'its end is due');
+  assert.ok(connection.requests.owesTokens, 'its end is due');
 });
 
 client('generate() before ready is the caller’s mistake', () => {

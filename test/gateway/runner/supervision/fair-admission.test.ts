@@ -37,7 +37,7 @@ class SteppedRunner {
   numComputed = 0;
 
   constructor(scheduler: RequestScheduler, numPlaces: number) {
-    this.#connection.listener.onLetGo = () => scheduler.onLetGo();
+    this.#connection.listener.onReleased = () => scheduler.onReleased();
     this.#connection.say(hello, {
       ready: { ...ready.ready, maxModelLen: 4096, vocabSize: 1000, maxNumSeqs: numPlaces },
     });

@@ -4,18 +4,19 @@ import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { modelIdentity } from '../../../../gateway/models/model-slot.ts';
-import { FileWatch } from '../../../../gateway/runner/supervision/file-watch.ts';
+import { watchFiles } from '../../../../gateway/runner/supervision/file-watch.ts';
+import type { Timer } from '../../../../gateway/system/clock.ts';
 import { within } from '../../../fixtures/within.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'runnel-file-watch-'));
 const path = join(directory, 'model.gguf');
 
 function changeOf(before: Promise<string>) {
-  let watch: FileWatch | undefined;
+  let watch: Timer | undefined;
   const changed = new Promise<void>((resolve) => {
-    watch = new FileWatch(() => modelIdentity(path), before, 2, resolve);
+    watch = watchFiles(() => modelIdentity(path), before, 2, resolve);
   });
-  return { changed: within(2000, 'the notice of a change', changed), stop: () => watch?.stop() };
+  return { changed: within(2000, 'the notice of a change', changed), stop: () => watch?.cancel() };
 }
 
 const fileWatch = suite('file watch');
@@ -50,7 +51,7 @@ fileWatch('sees a change that came before it began to look', async () => {
 fileWatch('is silent without a change, and when it is stopped', async () => {
   let numChanges = 0;
   const before = modelIdentity(path);
-  const silent = new FileWatch(
+  const silent = watchFiles(
     () => modelIdentity(path),
     before,
     1,
@@ -62,7 +63,7 @@ fileWatch('is silent without a change, and when it is stopped', async () => {
   const { changed } = changeOf(Promise.resolve('something else'));
   await changed;
   assert.is(numChanges, 0);
-  silent.stop();
+  silent.cancel();
   writeFileSync(path, 'too late');
   await changeOf(before).changed;
   assert.is(numChanges, 0);

@@ -2,8 +2,8 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { GenerateRequest } from '../../../../gateway/runner/runner.ts';
 import {
+  type GenerationSegment,
   GenerationState,
-  type Leg,
   ThinkingEnd,
 } from '../../../../gateway/runner/supervision/generation-state.ts';
 
@@ -42,7 +42,7 @@ test('asks a first runner for what was asked', () => {
 
 test('asks a first runner to go on with what another process of the gateway has begun', () => {
   const begun = { tokenIds: [4, 5], numericsId: 'i8-1' };
-  const state = new GenerationState({ ...request, begun });
+  const state = new GenerationState({ ...request, resumeFrom: begun });
   const { promptIds: _prompt, modelIdentity: _model, ...rest } = request;
   assert.equal(state.toGenerate(), { ...rest, tokenIds: [1, 2, 3, 4, 5], numEmitted: 2 });
   state.append(output(2, 6));
@@ -62,12 +62,12 @@ test('resumes on the next runner after the tokens received', () => {
 
 test('counts deaths only until a token comes', () => {
   const entry = new GenerationState(request);
-  entry.countDeath();
-  entry.countDeath();
+  entry.crashesWithoutProgress += 1;
+  entry.crashesWithoutProgress += 1;
   entry.append(output(0));
-  assert.is(entry.fruitlessDeaths, 2);
+  assert.is(entry.crashesWithoutProgress, 2);
   entry.append(output(0, 5));
-  assert.is(entry.fruitlessDeaths, 0);
+  assert.is(entry.crashesWithoutProgress, 0);
 });
 
 test('asks for scores of the prompt until all have come, and takes each once', () => {
@@ -121,28 +121,32 @@ function isThinking(ids: readonly number[]): boolean | undefined {
   return hasBegun && !ids.includes(END);
 }
 
-/** The answer of a model that would write the tokens `wanted` and then end, and the legs in which it was requested. */
-function written(maxTokens: number, wanted: readonly number[]): { ids: number[]; legs: (Leg | undefined)[] } {
+/** The answer of a model that would write the tokens `wanted` and then end, and the segments in which it was requested. */
+function written(
+  maxTokens: number,
+  wanted: readonly number[],
+): { ids: number[]; segments: (GenerationSegment | undefined)[] } {
   const thinking = new ThinkingEnd({ maxTokens, endIds: CLOSE, isThinking });
   const ids: number[] = [];
-  const legs: (Leg | undefined)[] = [];
+  const segments: (GenerationSegment | undefined)[] = [];
   const rest = [...wanted];
   for (;;) {
-    const leg = thinking.legBehind(ids);
-    legs.push(leg);
-    // An instance that has seen none of the earlier legs asks for the same.
+    const segment = thinking.segmentAfter(ids);
+    segments.push(segment);
+    // An instance that has seen none of the earlier segments asks for the same.
     const other = new ThinkingEnd({ maxTokens, endIds: CLOSE, isThinking });
-    assert.equal(other.legBehind(ids), leg);
-    if (leg?.onlyId !== undefined) ids.push(leg.onlyId);
-    else while (rest.length > 0 && ids.length < (leg?.maxTokens ?? 1000)) ids.push(rest.shift() ?? 0);
-    if (leg === undefined || (rest.length === 0 && leg.onlyId === undefined)) return { ids, legs };
+    assert.equal(other.segmentAfter(ids), segment);
+    if (segment?.onlyId !== undefined) ids.push(segment.onlyId);
+    else while (rest.length > 0 && ids.length < (segment?.maxTokens ?? 1000)) ids.push(rest.shift() ?? 0);
+    if (segment === undefined || (rest.length === 0 && segment.onlyId === undefined))
+      return { ids, segments };
   }
 }
 
 test('an answer that thinks to its limit gets the end of its thinking, and goes on', () => {
-  const { ids, legs } = written(3, [BEGIN, 10, 11, 12, 13]);
+  const { ids, segments } = written(3, [BEGIN, 10, 11, 12, 13]);
   assert.equal(ids, [BEGIN, 10, 11, ...CLOSE, 12, 13]);
-  assert.equal(legs, [
+  assert.equal(segments, [
     { maxTokens: 3 },
     { maxTokens: 4, onlyId: 6 },
     { maxTokens: 5, onlyId: END },
@@ -156,9 +160,9 @@ test('an answer that ends its thinking in time, or has none, is as it would be',
     [BEGIN, 10, END, 13],
     [20, 21, 22, 23],
   ]) {
-    const { ids, legs } = written(3, wanted);
+    const { ids, segments } = written(3, wanted);
     assert.equal(ids, wanted);
-    assert.equal(legs, [{ maxTokens: 3 }, undefined]);
+    assert.equal(segments, [{ maxTokens: 3 }, undefined]);
   }
 });
 

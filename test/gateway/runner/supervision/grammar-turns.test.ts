@@ -33,7 +33,7 @@ function serving() {
     const requestId = cancel?.requestId ?? 0;
     if (held.delete(requestId)) cancelled.push(requestId);
   });
-  connection.listener.onLetGo = () => scheduler.onLetGo();
+  connection.listener.onReleased = () => scheduler.onReleased();
   connection.say(hello, { ready: { ...ready.ready, maxNumSeqs: numPlaces } });
   scheduler.onReady(0, connection.client, modelIdentity, false);
   let numSteps = 0;

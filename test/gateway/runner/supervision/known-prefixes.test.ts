@@ -3,11 +3,12 @@ import * as assert from 'uvu/assert';
 import {
   affinityBlockTokens,
   bestRunner,
-  KnownPrefixes,
   maxAffinityBlocks,
   maxKnownBlocks,
+  numKnownBlocks,
   prefixHashes,
 } from '../../../../gateway/runner/supervision/scheduled-runner.ts';
+import { RecentSet } from '../../../../gateway/system/recent-set.ts';
 import { requestOf } from '../../../fixtures/requests.ts';
 
 const test = suite('known prefixes');
@@ -31,25 +32,25 @@ test('a block’s hash depends on all earlier tokens and the salt', () => {
 });
 
 test('a runner knows the blocks it was given last, from the first of a prompt on', () => {
-  const known = new KnownPrefixes();
-  known.add([1, 2, 3]);
+  const known = new RecentSet<number>(maxKnownBlocks);
+  for (const hash of [1, 2, 3]) known.add(hash);
   assert.equal(
-    [[1, 2], [1, 4, 3], [2], []].map((hashes) => known.count(hashes)),
+    [[1, 2], [1, 4, 3], [2], []].map((hashes) => numKnownBlocks(known, hashes)),
     [2, 1, 1, 0],
   );
-  known.add(ids(maxKnownBlocks, 10));
-  assert.is(known.count([1]), 0);
-  assert.is(known.count(ids(maxKnownBlocks, 10)), maxKnownBlocks);
+  for (const hash of ids(maxKnownBlocks, 10)) known.add(hash);
+  assert.is(numKnownBlocks(known, [1]), 0);
+  assert.is(numKnownBlocks(known, ids(maxKnownBlocks, 10)), maxKnownBlocks);
   known.clear();
-  assert.is(known.count([10]), 0);
+  assert.is(numKnownBlocks(known, [10]), 0);
 });
 
 test('no runner gets more than a quarter above its share, rounded up, whatever it knows', () => {
-  const prefixes = new KnownPrefixes();
-  prefixes.add([1]);
+  const prefixes = new RecentSet<number>(maxKnownBlocks);
+  prefixes.add(1);
   const candidate = (load: number, isKnown: boolean) => ({
     load,
-    prefixes: isKnown ? prefixes : new KnownPrefixes(),
+    prefixes: isKnown ? prefixes : new RecentSet<number>(1),
   });
   const chosen = (...loads: readonly [number, number]) => {
     const [first, second] = [candidate(loads[0], true), candidate(loads[1], false)];

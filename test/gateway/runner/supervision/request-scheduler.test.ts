@@ -50,7 +50,7 @@ function dispatching(numRunners = 1) {
     /** Connects another runner, which is ready. */
     connectRunner: (isOnProbation = false, index = 0) => {
       const connection = connect();
-      connection.listener.onLetGo = () => dispatch.onLetGo();
+      connection.listener.onReleased = () => dispatch.onReleased();
       connection.say(hello, { ready: { ...ready.ready, maxModelLen: 1000, maxNumSeqs: 8 } });
       dispatch.onReady(index, connection.client, modelIdentity, isOnProbation);
       return {
@@ -252,7 +252,7 @@ test('a request taken back from a runner is no suspect in its crash', () => {
   second.crash();
   assert.equal(first.heard, ['generate 1', 'cancel 1']);
   first.crash();
-  assert.equal([taken.crashCount, suspect.crashCount], [0, 1]);
+  assert.equal([taken.isSuspect, suspect.isSuspect], [false, true]);
 });
 
 test('a lost runner that computes on fills no buffer; its successor computes the rest', () => {
@@ -263,20 +263,20 @@ test('a lost runner that computes on fills no buffer; its successor computes the
   const first = connectRunner();
   dispatch.onLost(0);
   for (let index = 0; index < pauseAboveTokens + 50; index++) first.say(step(index + 1, token(index)));
-  assert.is(open.numEmitted, pauseAboveTokens + 1);
+  assert.is(open.state.numEmitted, pauseAboveTokens + 1);
   dispatch.onDied(0, true);
 
   const second = connectRunner();
   dispatch.onLost(0);
-  second.say(step(1, { ...token(open.numEmitted), finishReason: finishMax }));
-  assert.is(open.numEmitted, pauseAboveTokens + 2, 'the token of an isolation run is heard');
+  second.say(step(1, { ...token(open.state.numEmitted), finishReason: finishMax }));
+  assert.is(open.state.numEmitted, pauseAboveTokens + 2, 'the token of an isolation run is heard');
   dispatch.onDied(0, true);
 
   const third = connectRunner();
   assert.equal(third.heard, ['generate 1', 'pause 1']);
   dispatch.onLost(0);
-  third.say(step(1, token(open.numEmitted)));
-  assert.is(open.numEmitted, pauseAboveTokens + 2, 'none is, of one that was lost before it obeyed');
+  third.say(step(1, token(open.state.numEmitted)));
+  assert.is(open.state.numEmitted, pauseAboveTokens + 2, 'none is, of one that was lost before it obeyed');
   dispatch.onDied(0, true);
   open.resume();
   assert.equal(connectRunner().heard, ['generate 1'], 'and the request goes on');
@@ -343,7 +343,7 @@ test('a crash between two segments is held against no request', () => {
   dispatch.onLost(0);
   first.say(step(2, { requestId: 1, firstIndex: 1, tokenIds: [6], finishReason: finishMax }));
   dispatch.onDied(0, true);
-  assert.equal([open.crashCount, open.isSent], [0, false]);
+  assert.equal([open.isSuspect, open.isSent], [false, false]);
 });
 
 test('a leg that ends as its runner is lost is gone on with by the next runner, paused or not', () => {
@@ -370,7 +370,7 @@ test('a resumed answer keeps its token indexes, so min_tokens and stop end it at
     const { connectRunner, dispatch } = dispatching();
     const { say } = connectRunner();
     const known = answer.slice(0, numBegun);
-    const begun = numBegun === 0 ? {} : { begun: { tokenIds: known, numericsId: 'fake-1' } };
+    const begun = numBegun === 0 ? {} : { resumeFrom: { tokenIds: known, numericsId: 'fake-1' } };
     const request = requestOf([1], 7, { modelIdentity, minTokens: 2, ...begun });
     const ends: (AnswerEnd | undefined)[] = [];
     const generate = (asked: GenerateRequest, sink: TokenSink) => dispatch.admit(asked, sink);

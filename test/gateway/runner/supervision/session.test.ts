@@ -47,12 +47,11 @@ function live(oomKills: () => number | undefined, needsCanary = false, contextLe
     contextLength,
   };
   new RunnerSession({ file: 'runner', args: [] }, needsCanary, support, {
-    onHello: ignore,
-    onLoadProgress: ignore,
     onReady: () => heard.push('ready'),
-    onHeartbeat: ignore,
-    onStats: ({ numFinished }) => heard.push(`stats of ${numFinished}`),
-    onLetGo: ignore,
+    onNotice: (notice) => {
+      if (notice.type === 'stats') heard.push(`stats of ${notice.numFinished}`);
+    },
+    onReleased: ignore,
     onStderrLine: ignore,
     onInternalError: ignore,
     onLost: () => heard.push('lost'),

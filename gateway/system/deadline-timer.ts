@@ -1,10 +1,9 @@
 import type { Clock, Timer } from './clock.ts';
 
-/** The longest delay that Node's timers accept. */
 const maxDelayMs = 2 ** 31 - 1;
 
 /** One timer for many deadlines. It is set for the earliest one and, when it fires, finds all that are due. */
-export class Alarms<Key> {
+export class DeadlineTimer<Key> {
   readonly #clock: Clock;
   readonly #onDue: (key: Key, nowMs: number) => void;
   readonly #dueMs = new Map<Key, number>();
@@ -21,7 +20,6 @@ export class Alarms<Key> {
     return this.#dueMs.size;
   }
 
-  /** dueMs: a time of the clock. */
   set(key: Key, dueMs: number): void {
     this.#dueMs.set(key, dueMs);
     if (dueMs < this.#ringsAtMs) this.#arm(dueMs);

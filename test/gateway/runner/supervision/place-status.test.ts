@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { LoadLog } from '../../../../gateway/runner/supervision/status-cache.ts';
+import { LoadLog } from '../../../../gateway/runner/supervision/place-status.ts';
 
 const test = suite('load log');
 

@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { Alarms } from '../../../gateway/system/alarms.ts';
+import { DeadlineTimer } from '../../../gateway/system/deadline-timer.ts';
 import { HandClock } from '../../fixtures/hand-clock.ts';
 
 const test = suite('alarms');
@@ -9,7 +9,7 @@ function set() {
   const clock = new HandClock();
   const rung: string[] = [];
   const begin = clock.now();
-  const alarms = new Alarms<string>(clock, (key, nowMs) => rung.push(`${key} ${nowMs - begin}`));
+  const alarms = new DeadlineTimer<string>(clock, (key, nowMs) => rung.push(`${key} ${nowMs - begin}`));
   return { clock, rung, alarms, at: (key: string, ms: number) => alarms.set(key, begin + ms) };
 }
 
@@ -46,7 +46,7 @@ test('an alarm rings at its latest time unless deleted; the last removes the tim
 test('a ringing alarm can delete another due then, and set itself again', () => {
   const clock = new HandClock();
   const rung: string[] = [];
-  const alarms: Alarms<string> = new Alarms(clock, (key, nowMs) => {
+  const alarms: DeadlineTimer<string> = new DeadlineTimer(clock, (key, nowMs) => {
     rung.push(key);
     alarms.delete('b');
     if (rung.length < 3) alarms.set('a', nowMs + 10);
