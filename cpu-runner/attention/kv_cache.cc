@@ -60,8 +60,7 @@ Result<KvCache> KvCache::allocate(const KvShape& shape, KvType type) {
                                         " bytes is larger than any memory."};
   }
   // The first token of a block waits for the page that it writes to, so a page is no larger than a block.
-  const Pages pages =
-      block_bytes(shape, type) < Memory::kHugePageBytes ? Pages::kSmall : Pages::kHuge;
+  const Pages pages = block_bytes(shape, type) < Memory::kHugePageBytes ? Pages::kSmall : Pages::kHuge;
   Result<Memory> memory = Memory::allocate(bytes, "the KV cache", pages);
   if (!memory) return memory.error();
   KvCache cache;

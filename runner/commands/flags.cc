@@ -185,9 +185,10 @@ void add_kv_cache_flags(CLI::App& command, EngineFlags& flags, bool uses_gpu) {
       ->capture_default_str()
       ->group(kKvCache);
   command
-      .add_option("--available-bytes", flags.available_bytes,
-                  "Memory that is counted as available at most, for the size of the KV cache and for the check "
-                  "before the load")
+      .add_option(
+          "--available-bytes", flags.available_bytes,
+          "Memory that is counted as available at most, for the size of the KV cache and for the check "
+          "before the load")
       ->type_name("BYTES")
       ->check(kWholeNumber)
       ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()))
@@ -199,9 +200,10 @@ void add_kv_cache_flags(CLI::App& command, EngineFlags& flags, bool uses_gpu) {
                       "Size of the KV cache; never more than requests can use")
           ->type_name("BYTES")
           ->check(kWholeNumber)
-          ->default_str(uses_gpu ? "half of what weights and a step leave"
-                                 : "a quarter of what weights and a step leave; up to half of it for one whole "
-                                   "context")
+          ->default_str(uses_gpu
+                            ? "half of what weights and a step leave"
+                            : "a quarter of what weights and a step leave; up to half of it for one whole "
+                              "context")
           ->group(kKvCache);
   command
       .add_option_function<std::string>(
@@ -428,10 +430,10 @@ void add_bench_flags(CLI::App& command, Flags& flags) {
           ->excludes(long_prompt)
           ->group(kMeasurement);
   // These flags configure an engine, which --kernels does not use.
-  for (const char* name : {"--max-model-len", "--max-num-batched-tokens", "--mixed-batches",
-                           "--mixed-prefill-tokens", "--kv-cache-bytes", "--num-kvcache-blocks",
-                           "--memory-bytes", "--available-bytes", "--runners", "--gpu-memory-utilization",
-                           "--enforce-eager"})
+  for (const char* name :
+       {"--max-model-len", "--max-num-batched-tokens", "--mixed-batches", "--mixed-prefill-tokens",
+        "--kv-cache-bytes", "--num-kvcache-blocks", "--memory-bytes", "--available-bytes", "--runners",
+        "--gpu-memory-utilization", "--enforce-eager"})
     if (CLI::Option* option = command.get_option_no_throw(name)) kernels->excludes(option);
 
   const auto for_table = [&](CLI::Option* option) {
@@ -503,9 +505,8 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
   CLI::App& replay_app =
       *app.add_subcommand("replay", "Compute a session again that serve --record recorded");
   CLI::App& synth_command = *app.add_subcommand("synth", "Write a model file of random weights");
-  for (CLI::App* command :
-       {&generate_command, &score_command, &checkpoint_command, &inspect_command, &bench_command,
-        &serving_command}) {
+  for (CLI::App* command : {&generate_command, &score_command, &checkpoint_command, &inspect_command,
+                            &bench_command, &serving_command}) {
     add_engine_flags(*command, flags.engine, uses_gpu);
     add_activations_flag(*command, flags.engine, uses_gpu);
     if (uses_gpu) {

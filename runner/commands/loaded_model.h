@@ -87,9 +87,9 @@ struct LoadedModel {
   uint64_t kv_cache_bytes;
 };
 
-// Plans the memory (memory_plan.h), loads the model and reserves the KV cache: as many blocks as the plan has.
-// Opens no file. Fails with the exit code of the cause: the file, a flag, or memory. Memory that does not
-// suffice is refused before anything is loaded.
+// Plans the memory (memory_plan.h), loads the model and reserves the KV cache: as many blocks as the plan
+// has. Opens no file. Fails with the exit code of the cause: the file, a flag, or memory. Memory that does
+// not suffice is refused before anything is loaded.
 Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress);
 // Opens flags.model first.

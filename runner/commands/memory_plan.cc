@@ -240,10 +240,10 @@ Result<void> check_context(const EngineFlags& flags, const Blocks& blocks, const
   const uint64_t given = blocks.count * sizes.block_bytes();
   if (flags.max_model_len == 0 || needed <= given) return {};
   return Error{ExitCode::kUsage,
-               "--max-model-len is " + std::to_string(flags.max_model_len) +
-                   ", which takes a KV cache of " + std::to_string(needed) + " bytes; the cache has " +
-                   std::to_string(given) + ", for " + std::to_string(sizes.context_of(blocks.count) - 1) +
-                   " tokens. Start with a larger " + blocks.flag + ".",
+               "--max-model-len is " + std::to_string(flags.max_model_len) + ", which takes a KV cache of " +
+                   std::to_string(needed) + " bytes; the cache has " + std::to_string(given) + ", for " +
+                   std::to_string(sizes.context_of(blocks.count) - 1) + " tokens. Start with a larger " +
+                   blocks.flag + ".",
                MemoryShortage{needed, given}};
 }
 
@@ -294,8 +294,7 @@ Result<MemoryPlan> plan_memory(const EngineFlags& flags, const ModelFile& file, 
   if (!blocks.ok()) return blocks.error();
   if (const auto checked = check_context(flags, *blocks, sizes); !checked.ok()) return checked.error();
 
-  const auto num_blocks =
-      static_cast<uint32_t>(std::min<uint64_t>(blocks->count, sizes.useful_blocks()));
+  const auto num_blocks = static_cast<uint32_t>(std::min<uint64_t>(blocks->count, sizes.useful_blocks()));
   MemoryPlan plan{.max_model_len = sizes.context_of(num_blocks),
                   .num_blocks = num_blocks,
                   .shape = shape,
@@ -316,10 +315,9 @@ std::optional<Error> shortage_of(const MemoryPlan& plan) {
   return Error{ExitCode::kSystem,
                "The model needs " + std::to_string(plan.needed()) + " bytes of memory: " +
                    std::to_string(plan.weights) + " for weights, " + std::to_string(plan.kv_cache) +
-                   " for a KV cache of " +
-                   std::to_string(uint64_t{plan.num_blocks} * plan.shape.block_size) + " tokens, " +
-                   std::to_string(plan.step.total()) + " for a step and " + std::to_string(plan.requests) +
-                   " for requests; " + std::to_string(*plan.available) +
+                   " for a KV cache of " + std::to_string(uint64_t{plan.num_blocks} * plan.shape.block_size) +
+                   " tokens, " + std::to_string(plan.step.total()) + " for a step and " +
+                   std::to_string(plan.requests) + " for requests; " + std::to_string(*plan.available) +
                    " are available. Ask for a shorter context, a smaller KV cache or fewer sequences, end "
                    "what else uses the memory, or take a smaller model.",
                MemoryShortage{plan.needed(), plan.available}};

@@ -65,8 +65,8 @@ class LongLlama {
   static constexpr uint64_t kTokenBytes = 2 * 16 * 64 * 2;
 
  private:
-  TemporaryFile file_{write_tiny_llama({.num_layers = 16, .num_heads = 1, .num_kv_heads = 1, .context = 4096})
-                          .bytes()};
+  TemporaryFile file_{
+      write_tiny_llama({.num_layers = 16, .num_heads = 1, .num_kv_heads = 1, .context = 4096}).bytes()};
 };
 
 }  // namespace
@@ -187,7 +187,8 @@ TEST_CASE_FIXTURE(LongLlama, "memory plan: the default cache is a quarter of wha
   CHECK_FALSE(shortage_of(plan));
 }
 
-TEST_CASE_FIXTURE(LongLlama, "memory plan: the default cache is larger if one whole context needs it, up to half") {
+TEST_CASE_FIXTURE(LongLlama,
+                  "memory plan: the default cache is larger if one whole context needs it, up to half") {
   constexpr uint64_t kContext = 4096 * kTokenBytes;
   const MemoryPlan most = *planned(flags, within(8 * kContext / 3));
   CHECK(most.max_model_len == 4096);
@@ -205,7 +206,8 @@ TEST_CASE_FIXTURE(LongLlama, "memory plan: the default cache is larger if one wh
   CHECK_FALSE(shortage_of(*planned(flags, within(kContext * 3 / 2))));
 }
 
-TEST_CASE_FIXTURE(LongLlama, "memory plan: the default cache has no more blocks than requests can use, and at least one") {
+TEST_CASE_FIXTURE(
+    LongLlama, "memory plan: the default cache has no more blocks than requests can use, and at least one") {
   flags.max_num_seqs = 2;
   CHECK(planned(flags, within(uint64_t{1} << 40))->num_blocks == 2 * 4096 / 32);
   CHECK(planned(flags)->num_blocks == 2 * 4096 / 32);
@@ -220,15 +222,16 @@ TEST_CASE("memory plan: it fails as loading does, and one that does not fit says
   EngineFlags flags = flags_of(tiny_path("q8_0"));
   flags.max_model_len = 1u << 19;
   CHECK(planned(flags).error().message == "--max-model-len is 524288; this model allows 2 to 512.");
-  MemoryPlan plan{.max_model_len = 64,
-                  .num_blocks = 2,
-                  .shape = {.num_layers = 1, .num_kv_heads = 1, .head_dim = 1, .block_size = 32, .num_blocks = 2},
-                  .process = 1000,
-                  .weights = 50,
-                  .kv_cache = 30,
-                  .step = {.rows = 1, .attention = 2, .logits = 3},
-                  .requests = 14,
-                  .available = 99};
+  MemoryPlan plan{
+      .max_model_len = 64,
+      .num_blocks = 2,
+      .shape = {.num_layers = 1, .num_kv_heads = 1, .head_dim = 1, .block_size = 32, .num_blocks = 2},
+      .process = 1000,
+      .weights = 50,
+      .kv_cache = 30,
+      .step = {.rows = 1, .attention = 2, .logits = 3},
+      .requests = 14,
+      .available = 99};
   const auto shortage = shortage_of(plan);
   REQUIRE(shortage);
   CHECK(shortage->exit_code == ExitCode::kSystem);
@@ -243,7 +246,8 @@ TEST_CASE("memory plan: it fails as loading does, and one that does not fit says
   CHECK_FALSE(shortage_of(plan));
 }
 
-TEST_CASE_FIXTURE(LongLlama, "memory plan: it fits into the least limit of a tree of cgroups, or is refused") {
+TEST_CASE_FIXTURE(LongLlama,
+                  "memory plan: it fits into the least limit of a tree of cgroups, or is refused") {
   flags.kv_cache_bytes = 64 * kMiB;
   const uint64_t needed = planned(flags)->needed();
   // A pod's cgroup of version 2 whose parent has the smaller limit.
