@@ -198,16 +198,6 @@ test('execa is loaded before the gateway listens, while there are descriptors to
   assert.ok(loaded.has('gateway/system/start-program.ts'));
 });
 
-test('docs/architecture.md has the places of the gateway in this order', () => {
-  const page = readFileSync(`${ROOT}docs/architecture.md`, 'utf8');
-  const [, table = ''] = page.split('## The folders of `gateway/`');
-  const rows = (table.split('\n## ')[0] ?? '').matchAll(/^\| `([^`]+)` \|/gm);
-  assert.equal(
-    [...rows].map(([, place]) => place),
-    WAY,
-  );
-});
-
 test('code that reads chat templates or model files runs in the process of a reader', () => {
   const readers: Readonly<Record<string, string>> = {
     'gateway/models/read-model.ts': 'gateway/models/reader/reader-program.ts',

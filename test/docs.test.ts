@@ -140,23 +140,6 @@ test('each flag that a document names is one of a command’s, and each setting 
   );
 });
 
-test('architecture.md follows a request and a crash through at most twelve files each, and its links lead to files', () => {
-  const path = 'docs/architecture.md';
-  for (const heading of ['How a request is handled', 'How a crash is handled']) {
-    const named = [...section(path, heading).matchAll(/^\d+\. \[`([^`]+)`\]\(\.\.\/([^)]+)\)/gm)];
-    assert.ok(named.length > 5 && named.length <= 12, heading);
-    for (const [, label, target] of named) assert.is(label, target);
-  }
-  const links = [...read(path).matchAll(/\]\(\.\.\/([^)#]+)\)/g)].map(([, target = '']) => target);
-  assert.ok(links.length > 80);
-  assert.equal(
-    links.filter((target) => !existsSync(ROOT + target)),
-    [],
-  );
-  const words = section(path, 'Glossary').match(/^\| (?!word )\w/gm) ?? [];
-  assert.ok(words.length > 0 && words.length <= 10);
-});
-
 test('api.md names each tested client and its version', () => {
   const rows = section('docs/api.md', 'Tested clients')
     .split('\n')

@@ -111,7 +111,6 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
     testFile('test/gateway/models/simulation.test.ts', { SEEDS: 1000 }, { seeds: 1000 }),
     testFile('test/gateway/tokenizer/vocabularies.test.ts', {}, { vocabularies: 10 }),
     testFile('test/gateway/tokenizer/llama-vocabularies.test.ts', {}, { cases: 600 }),
-    testFile('test/e2e/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
     testFile('test/e2e/python-clients.test.ts', {}, { 'things of Python clients': 19 }),
     testFile('test/e2e/python-agents.test.ts', {}, { 'things of Python clients': 55 }),
     testFile('test/deploy/containers.test.ts', {}, { 'manifests are valid': 5 }),

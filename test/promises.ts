@@ -36,7 +36,9 @@ export function promises(): readonly Promised[] {
 
 /** Names of uvu tests: the first argument of a call, at the beginning of a line, of a suite or of its skip(). */
 export function namesOfSuites(source: string): string[] {
-  const suites = [...source.matchAll(/^\s*const (\w+) = suite\b/gm)].map(([, name]) => name).join('|');
+  const suites = [...source.matchAll(/^\s*const (\w+) = (?:suite|\w+Suite)\b/gm)]
+    .map(([, name]) => name)
+    .join('|');
   const chosen = source.matchAll(
     new RegExp(`const (\\w+) = .*\\? (?:${suites}) : (?:${suites})\\.skip;`, 'g'),
   );

@@ -145,7 +145,7 @@ const silent: Finished = { code: null, output: 'It has a suite without .run().',
 function hasSilentSuite(file: string): boolean {
   const source = readFileSync(file, 'utf8');
   const count = (pattern: RegExp): number => source.match(pattern)?.length ?? 0;
-  return count(/\.run\(\)/g) < Math.max(1, count(/^\s*const \w+ = suite(<[^;]*>)?\(/gm));
+  return count(/\.run\(\)/g) < Math.max(1, count(/^\s*const \w+ = (?:suite|\w+Suite)(<[^;]*>)?\(/gm));
 }
 
 /** Files that start real runners come first, since they take longest; then larger files before smaller ones. */

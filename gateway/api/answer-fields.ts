@@ -23,16 +23,3 @@ export function endedBy({ reason }: AnswerEnd): EndedBy {
 export function marks(end: AnswerEnd): Mark & EndedBy {
   return { ...endedBy(end), ...mark(end) };
 }
-
-export const timingsSchema = z.object({
-  queue_ms: z.number().nullable(),
-  prefill_ms: z.number().nullable(),
-  first_token_ms: z.number().nullable(),
-  between_tokens_ms: z.number().nullable(),
-  tokens_per_second: z.number().nullable(),
-  total_ms: z.number(),
-  resume_pause_ms: z.number(),
-  prompt_tokens: z.int(),
-  cached_tokens: z.int(),
-  completion_tokens: z.int(),
-});

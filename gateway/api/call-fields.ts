@@ -9,13 +9,8 @@ import { maxTokens, violated } from './fields.ts';
 
 export const MAX_TOP_K = 2 ** 32 - 1;
 
-interface Defaults {
-  readonly temperature?: number;
-  readonly top_p?: number;
-  readonly top_k?: number;
-}
-
-export function samplingFields({ temperature = 1, top_p = 1, top_k = 0 }: Defaults = {}) {
+/** The arguments are the fields' defaults. */
+export function samplingFields({ temperature = 1, top_p = 1, top_k = 0 } = {}) {
   return {
     temperature: fields.float('temperature', 0, 2).default(temperature),
     top_p: fields.float('top_p', 0, 1).default(top_p),
@@ -43,7 +38,7 @@ export function checkWindow(ctx: fields.Context, request: Penalties, hasOther = 
   const acts = hasOther || repeat_penalty !== 1 || presence_penalty !== 0 || frequency_penalty !== 0;
   if (!acts || repeat_last_n === ALL_TOKENS) return;
   const sentence = `must be ${ALL_TOKENS} beside a penalty: penalties count all tokens (got ${repeat_last_n})`;
-  fields.violated(ctx, 'unsupported', sentence, ['repeat_last_n']);
+  violated(ctx, 'unsupported', sentence, ['repeat_last_n']);
 }
 
 /** Names the window if it was ignored, which is where no penalty acts. */
@@ -86,12 +81,10 @@ export function logitBias(name: string) {
       if (!/^(0|[1-9]\d{0,9})$/.test(key)) {
         const value = shown(key);
         const message = `${name} must have token ids as keys, such as "50256" (got ${JSON.stringify(value)})`;
-        fields.violated(ctx, { constraint: 'token_id', value }, message, [value]);
+        violated(ctx, { constraint: 'token_id', value }, message, [value]);
       } else if (Math.abs(bias) > MAX_BIAS) {
         const rule = { constraint: `range(-${MAX_BIAS}..=${MAX_BIAS})`, value: String(bias) };
-        fields.violated(ctx, rule, `${name}.${key} must be from -${MAX_BIAS} to ${MAX_BIAS} (got ${bias})`, [
-          key,
-        ]);
+        violated(ctx, rule, `${name}.${key} must be from -${MAX_BIAS} to ${MAX_BIAS} (got ${bias})`, [key]);
       }
     }
     return new Map(entries.map(([key, bias]) => [Number(key), bias]));
@@ -110,24 +103,16 @@ export const tokenConstraints = {
   banned_token_ids: fields.tokenIds('banned_token_ids', 0, MAX_MASKED_TOKEN_IDS).default([]),
 };
 
-/** The bound of an answer's length, as the request has it. Without a value, the context decides. */
-interface MaxTokens {
-  readonly name: string;
-  readonly value: number | undefined;
-  /** The value if the request has none. */
-  readonly fallback?: number;
-}
-
-/** Checks min_tokens against max_tokens. */
+/** Checks min_tokens against the bound of the answer's length. fallback: its value if the request has none. */
 export function checkMinTokens(
   ctx: fields.Context,
   minTokens: number,
-  { name, value, fallback }: MaxTokens,
+  { name, value, fallback }: { name: string; value: number | undefined; fallback?: number },
 ): void {
   if (value === undefined || minTokens <= value) return;
   const rule = { constraint: `range(0..=${value})`, value: String(minTokens) };
   const bound = value === fallback ? `${value}, the default of ${name}` : `${name}, which is ${value}`;
-  fields.violated(ctx, rule, `min_tokens must be at most ${bound} (got ${minTokens})`, ['min_tokens']);
+  violated(ctx, rule, `min_tokens must be at most ${bound} (got ${minTokens})`, ['min_tokens']);
 }
 
 /** What the fields about thinking have in common in all APIs (docs/thinking.md). */

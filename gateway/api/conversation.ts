@@ -9,7 +9,16 @@ import {
   type ToolCall,
 } from '../prompt/chat-template.ts';
 import * as fields from './fields.ts';
-import { ANYTHING, type InertFields, inert, NO, NO_ITEMS, NOTHING, refuseBoth, violated } from './fields.ts';
+import {
+  ANYTHING,
+  type IgnoredFields,
+  ignoredFields,
+  NO,
+  NO_ITEMS,
+  NOTHING,
+  refuseBoth,
+  violated,
+} from './fields.ts';
 import { toolName } from './tools.ts';
 
 /** What the conversations of all APIs have in common. */
@@ -34,7 +43,6 @@ export function refuseSpeaker(ctx: fields.Context, speaker: string, path: (strin
   violated(ctx, 'role', sentence, path);
 }
 
-/** A message as templates see it. */
 export function chatMessage(
   role: ChatMessage['role'],
   content: string,
@@ -74,16 +82,16 @@ export class CallNames {
   }
 }
 
-/** The content of a message: a string, or parts of text, which are joined. partInert: fields of a part that are not obeyed. types: the types of parts that are text. */
+/** The content of a message: a string, or parts of text, which are joined. partIgnored: fields of a part that are not obeyed. types: the types of parts that are text. */
 export function textContent(
-  partInert: InertFields,
+  partIgnored: IgnoredFields,
   types: readonly [string, ...(readonly string[])] = ['text'],
 ) {
   const kinds = types.map((type) => JSON.stringify(type)).join(' or ');
   const part = fields.typed(
     types,
     (type) => `is not supported: ${aboutImages(type)}models read text here, in parts of the type ${kinds}`,
-    z.object({ type: z.enum(types), text: z.string(), ...inert(partInert) }),
+    z.object({ type: z.enum(types), text: z.string(), ...ignoredFields(partIgnored) }),
   );
   return z
     .preprocess(
@@ -102,7 +110,7 @@ export function aboutImages(type: unknown): string {
 /** A conversation as chats and /apply-template have it: its messages, and how the model's template renders them. */
 
 /** Fields of a message, among them what SDKs send back from an answer. */
-export const messageInert = {
+export const messageIgnored = {
   annotations: ANYTHING,
   audio: NOTHING,
   cache_control: ANYTHING,
@@ -117,19 +125,18 @@ export const messageInert = {
   reasoning_details: ANYTHING,
   refusal: [''],
   thinking_blocks: ANYTHING,
-} as const satisfies InertFields;
+} as const satisfies IgnoredFields;
 
 /** Fields of a tool call in a message: its index, as streams have it. */
-export const toolCallInert = { index: ANYTHING } as const satisfies InertFields;
+export const toolCallIgnored = { index: ANYTHING } as const satisfies IgnoredFields;
 
 /** Fields of the function in a tool call: its arguments as SDKs have parsed them. */
-export const calledInert = { parsed_arguments: ANYTHING } as const satisfies InertFields;
+export const calledIgnored = { parsed_arguments: ANYTHING } as const satisfies IgnoredFields;
 
-/** Fields of a part of a message's content. */
-export const partInert = {
+export const partIgnored = {
   cache_control: ANYTHING,
   prompt_cache_breakpoint: ANYTHING,
-} as const satisfies InertFields;
+} as const satisfies IgnoredFields;
 
 const NO_FUNCTIONS = 'is not supported: send results in messages with the role "tool"';
 
@@ -159,22 +166,22 @@ const toolCall = z
   .object({
     id: fields.nonEmpty('id'),
     type: z.literal('function').default('function'),
-    function: z.object({ name: toolName, arguments: callArguments, ...inert(calledInert) }),
-    ...inert(toolCallInert),
+    function: z.object({ name: toolName, arguments: callArguments, ...ignoredFields(calledIgnored) }),
+    ...ignoredFields(toolCallIgnored),
   })
   .transform(({ id, function: { name, arguments: given } }): ToolCall => ({ id, name, arguments: given }));
 
 const message = z
   .object({
     role,
-    content: textContent(partInert).optional(),
+    content: textContent(partIgnored).optional(),
     /** The thinking that came before the content, as answers name it. */
     reasoning_content: z.string().optional(),
     /** The thinking, as Ollama and OpenRouter name it. */
     reasoning: z.string().optional(),
     tool_calls: z.array(toolCall).default([]),
     tool_call_id: z.string().optional(),
-    ...inert(messageInert),
+    ...ignoredFields(messageIgnored),
   })
   .superRefine(({ role, content, tool_calls, tool_call_id, reasoning_content, reasoning }, ctx) => {
     // Only an assistant's message may lack content: an answer that is sent back may have been empty.
@@ -227,7 +234,6 @@ export const templateFields = {
 
 type TemplateFields = z.output<z.ZodObject<typeof templateFields>>;
 
-/** Checks the rules that concern several fields. */
 export function checkTemplateFields(
   ctx: fields.Context,
   request: TemplateFields & { readonly messages: readonly ChatMessage[] },

@@ -21,7 +21,7 @@ import { longAnswer, PIECE_CHARACTERS } from './long-answer.ts';
 /** The most texts of one request. */
 export const MAX_TEXTS = 2048;
 
-interface Wish {
+interface Wanted {
   /** The field with the texts. If there are several, errors name each text with its index after a dot. */
   readonly field: string;
   readonly texts: readonly (string | readonly number[])[];
@@ -57,9 +57,9 @@ const DIGITS = 9;
  */
 export async function embedTexts(
   c: Context,
-  { answerBudget: budget, pooling: asked }: Pick<RouteDeps, 'answerBudget' | 'pooling'>,
+  { answerBudget: budget, jobs, pooling: asked }: Pick<RouteDeps, 'answerBudget' | 'jobs' | 'pooling'>,
   { model, info, runner, api }: UsableModel,
-  wish: Wish,
+  wanted: Wanted,
   formOf: (numTokens: number) => Form,
 ): Promise<Response> {
   const { signal } = c.req.raw;
@@ -68,15 +68,16 @@ export async function embedTexts(
     const message = 'This runner does not support embeddings.';
     throw new ApiError({ status: 501, code: 'not_supported', message });
   }
-  requireDimensions(wish.dimensions, size);
+  requireDimensions(wanted.dimensions, size);
   const pooling = poolingOf(model, asked);
   const caller = sharerOf(c);
-  const ids = await idsOf(wish, model, vocabSize, { signal, caller });
+  const ids = await idsOf(wanted, model, vocabSize, { signal, caller });
   const sender = senderOf(c);
-  const order = wish.priority ? { priority: wish.priority } : {};
+  const order = wanted.priority ? { priority: wanted.priority } : {};
   const requests = ids.map((promptIds) =>
     embeddingRequest({ promptIds, modelIdentity, ...sender, api, pooling, ...order }),
   );
+  jobs.refuseQuarantined(requests);
   const numTokens = ids.reduce((sum, { length: count }) => sum + count, 0);
   const used = c.get('used');
   used.tokens_in = numTokens;
@@ -96,7 +97,7 @@ export async function embedTexts(
     budget.release(caller, heldBytes);
   }
   // The answer holds them again in the same turn, so that no other request takes their room.
-  return longAnswer(c, budget, numBytes, inPieces(parts(vectors, wish.dimensions, formOf(numTokens))));
+  return longAnswer(c, budget, numBytes, inPieces(parts(vectors, wanted.dimensions, formOf(numTokens))));
 }
 
 function requireDimensions(dimensions: number | undefined, embeddingSize: number): void {
@@ -107,7 +108,7 @@ function requireDimensions(dimensions: number | undefined, embeddingSize: number
 }
 
 async function idsOf(
-  { field, texts, limit, isCut }: Wish,
+  { field, texts, limit, isCut }: Wanted,
   model: Model,
   vocabSize: number,
   asker: Pick<RenderOptions, 'signal' | 'caller'>,

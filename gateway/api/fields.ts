@@ -8,7 +8,6 @@ import { memberOf, withoutAnyNulls } from '../json/json-values.ts';
  * all are reported at once. meta() describes the checks that are code, for /openapi.json.
  */
 
-/** Where a check reports what it refuses. */
 export type Context = Pick<z.RefinementCtx, 'addIssue'>;
 
 /** The rule that a value broke. constraint is the rule's name. */
@@ -17,7 +16,6 @@ export interface Rule {
   readonly value?: string;
 }
 
-/** The largest number of tokens that a field can ask for. */
 export const MAX_TOKENS = 2 ** 31 - 1;
 /** llama-server's value of such a field for "limited by the context alone", and of others for "all". */
 const UNLIMITED = -1;
@@ -33,7 +31,6 @@ export function violated(
   ctx.addIssue({ code: 'custom', message, path, params });
 }
 
-/** Reports a member that is missing. */
 export function refuseMissing(ctx: Context, path: (string | number)[]): void {
   violated(ctx, 'required', 'is required', path);
 }
@@ -120,7 +117,6 @@ export function float(name: string, min: number, max: number) {
   return ranged(name, { min, max });
 }
 
-/** A float that must be greater than `min`. */
 export function floatAbove(name: string, min: number, max: number) {
   return ranged(name, { min, max, isAbove: true });
 }
@@ -210,21 +206,29 @@ const STOP_LIMITS: StopLimits = { maxCount: 64, maxCharacters: 1024 };
 
 /** Stop strings. Their values may be private and are not repeated in errors. */
 export function stopSequences(name: string, { maxCount, maxCharacters } = STOP_LIMITS) {
+  const rules = ['non_empty', `max_length(${maxCharacters})`] as const;
   return z
     .array(z.string())
     .superRefine((stops, ctx) => {
       if (refuseMany(ctx, name, [stops.length, maxCount], 'sequences')) return;
-      for (const [i, stop] of stops.entries()) {
-        const characters = countCodePoints(stop);
-        if (characters === 0) violated(ctx, 'non_empty', `stop sequence ${i} must not be empty`);
-        if (characters > maxCharacters) {
-          const rule = { constraint: `max_length(${maxCharacters})` };
-          const sentence = `stop sequence ${i} must be at most ${maxCharacters} characters (got ${characters})`;
-          violated(ctx, rule, sentence);
-        }
-      }
+      for (const [i, stop] of stops.entries())
+        checkLength(ctx, `stop sequence ${i}`, stop, maxCharacters, rules);
     })
     .meta({ maxItems: maxCount });
+}
+
+/** Counts Unicode code points. */
+function checkLength(
+  ctx: Context,
+  what: string,
+  value: string,
+  max: number,
+  [ofEmpty, ofLong]: readonly [string, string],
+): void {
+  let count = 0;
+  for (const _ of value) count++;
+  if (count === 0) violated(ctx, ofEmpty, `${what} must not be empty`);
+  if (count > max) violated(ctx, ofLong, `${what} must be at most ${max} characters (got ${count})`);
 }
 
 export function nonEmpty(name: string) {
@@ -238,20 +242,10 @@ export function nonEmpty(name: string) {
 
 /** A text of 1 to maxCharacters Unicode code points. It may be private and is not repeated in errors. */
 export function text(name: string, maxCharacters: number) {
-  const constraint = `length(1..=${maxCharacters})`;
+  const rule = `length(1..=${maxCharacters})`;
   return z
     .string()
-    .superRefine((value, ctx) => {
-      const characters = countCodePoints(value);
-      if (characters === 0) violated(ctx, { constraint }, `${name} must not be empty`);
-      if (characters > maxCharacters) {
-        violated(
-          ctx,
-          { constraint },
-          `${name} must be at most ${maxCharacters} characters (got ${characters})`,
-        );
-      }
-    })
+    .superRefine((value, ctx) => checkLength(ctx, name, value, maxCharacters, [rule, rule]))
     .meta({ minLength: 1, maxLength: maxCharacters });
 }
 
@@ -303,20 +297,6 @@ export function typed<Schema extends z.ZodType>(
     .pipe(schema);
 }
 
-/** A field that must not come together with another one. */
-export function excludedBy(name: string, other: string) {
-  return z
-    .unknown()
-    .superRefine((_, ctx) => refuseBoth(ctx, name, other, []))
-    .optional();
-}
-
-function countCodePoints(value: string): number {
-  let count = 0;
-  for (const _ of value) count++;
-  return count;
-}
-
 /**
  * The value in a table of fields that nothing here obeys: no answer could depend on the field, and the client is told that it is
  * ignored. Otherwise such a field accepts only values that ask for what happens anyway. Each API has tables of its own.
@@ -325,7 +305,7 @@ export const ANYTHING = 'anything';
 
 /** The accepted values; an empty list accepts none. */
 type Accepted = typeof ANYTHING | readonly unknown[];
-export type InertFields = Readonly<Record<string, Accepted>>;
+export type IgnoredFields = Readonly<Record<string, Accepted>>;
 
 export const NOTHING: readonly unknown[] = [];
 export const NO: readonly unknown[] = [false];
@@ -335,30 +315,30 @@ export const ONE: readonly unknown[] = [1];
 export const NO_ITEMS: readonly unknown[] = [[]];
 export const NO_MEMBERS: readonly unknown[] = [{}];
 
-type InertField = z.ZodOptional<z.ZodUnknown>;
+type IgnoredField = z.ZodOptional<z.ZodUnknown>;
 
 /** Makes the fields' schemas, to be spread into the schema of an object. */
-export function inert<Table extends InertFields>(table: Table): Record<keyof Table, InertField> {
-  const schemas = Object.entries(table).map(([name, accepted]) => [name, inertField(accepted)] as const);
-  return Object.fromEntries(schemas) as Record<keyof Table, InertField>;
+export function ignoredFields<Table extends IgnoredFields>(table: Table): Record<keyof Table, IgnoredField> {
+  const schemas = Object.entries(table).map(([name, accepted]) => [name, ignoredField(accepted)] as const);
+  return Object.fromEntries(schemas) as Record<keyof Table, IgnoredField>;
 }
 
-export const ignored: InertField = z.unknown().meta({ description: 'Ignored.' }).optional();
-const known = new Map<string, InertField>();
+export const ignored: IgnoredField = z.unknown().meta({ description: 'Ignored.' }).optional();
+const known = new Map<string, IgnoredField>();
 
 /**
  * Fields that accept the same values share one schema: there are a hundred fields, and each schema adds to the time of a
  * start.
  */
-function inertField(accepted: Accepted): InertField {
+function ignoredField(accepted: Accepted): IgnoredField {
   if (accepted === ANYTHING) return ignored;
   const key = JSON.stringify(accepted);
-  const field = known.get(key) ?? newInertField(accepted);
+  const field = known.get(key) ?? newIgnoredField(accepted);
   known.set(key, field);
   return field;
 }
 
-function newInertField(accepted: readonly unknown[]): InertField {
+function newIgnoredField(accepted: readonly unknown[]): IgnoredField {
   const values = accepted.map((value) => ` or send ${JSON.stringify(value)}`).join('');
   const sentence = `is not supported; leave it out${values}`;
   return z

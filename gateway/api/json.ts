@@ -54,17 +54,12 @@ export async function readBytes(c: Context): Promise<ArrayBuffer> {
 }
 
 export function parseJson(text: string): unknown {
-  const value = parse(text);
-  refuseBrokenText(text, value);
-  return value;
-}
-
-function parse(text: string): unknown {
   try {
-    return parseLosslessJson(text);
+    const value = parseLosslessJson(text);
+    refuseBrokenText(text, value);
+    return value;
   } catch (error) {
-    if (error instanceof JsonFault) throw invalidJson(error.message);
-    throw error;
+    throw error instanceof JsonFault ? invalidJson(error.message) : error;
   }
 }
 

@@ -18,13 +18,12 @@ export function longAnswer(
   c: Context,
   budget: ByteBudget,
   sourceBytes: number,
-  pieces: Iterator<string>,
+  pieces: Generator<string>,
 ): Response {
-  const ahead = [...take(2, pieces)];
+  const ahead = [pieces.next(), pieces.next()].flatMap(({ done, value }) => (done ? [] : [value]));
   // An answer that fits into one write is sent with its length, and nothing is held.
   if (ahead.length < 2) return c.body(ahead.join(''), 200, { 'content-type': JSON_TYPE });
   const heldBytes = sourceBytes + PIECE_CHARACTERS;
-
   const caller = sharerOf(c);
   budget.hold(caller, heldBytes);
   const release = once(() => budget.release(caller, heldBytes));
@@ -38,18 +37,10 @@ export function longAnswer(
   });
 }
 
-function* take(count: number, pieces: Iterator<string>): Generator<string> {
-  for (let i = 0; i < count; i++) {
-    const next = pieces.next();
-    if (next.done === true) return;
-    yield next.value;
-  }
-}
-
 /** Yields the pieces ahead, then the rest. A piece is dropped when it is yielded. */
-function* rejoined(ahead: string[], rest: Iterator<string>): Generator<string> {
+function* rejoined(ahead: string[], rest: Generator<string>): Generator<string> {
   while (ahead.length > 0) yield ahead.shift() as string;
-  for (let next = rest.next(); next.done !== true; next = rest.next()) yield next.value;
+  yield* rest;
 }
 
 function encoded(pieces: Iterator<string>): AsyncIterator<Uint8Array> {

@@ -180,14 +180,9 @@ function answerSchemaOf(schema: z.ZodType): Record<string, unknown> {
 
 /** A schema that checks nothing, or by code alone. */
 function isAnything(schema: z.core.$ZodType): boolean {
-  const { def } = (schema as z.ZodType)._zod;
-  return (
-    isKind(schema, 'unknown') || (isPipe(def) && isKind(def.in, 'unknown') && isKind(def.out, 'transform'))
-  );
-}
-
-function isPipe(def: z.core.$ZodTypeDef): def is z.core.$ZodPipeDef {
-  return def.type === 'pipe';
+  const { def } = (schema as z.core.$ZodTypes)._zod;
+  if (def.type !== 'pipe') return def.type === 'unknown';
+  return isKind(def.in, 'unknown') && isKind(def.out, 'transform');
 }
 
 function isKind(schema: z.core.$ZodType, type: string): boolean {

@@ -34,7 +34,6 @@ export function post(
   return { method: 'post', path, summary, handler, body, answers: { 200: ok }, ...more };
 }
 
-/** A route that answers calls. */
 export function calling(path: string, summary: string, { body, parse }: Codec, ok: Answer): Operation {
   const handler: Make = (deps) => async (c) => {
     const sent = await readJson(c);

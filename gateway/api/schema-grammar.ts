@@ -49,7 +49,6 @@ export function schemaGrammar(ctx: Context, name: string, schema: unknown, stric
   });
 }
 
-/** The grammar of any JSON object. */
 export const JSON_OBJECT: Grammar = { kind: 'json_object', source: '', strict: false };
 
 /** Members whose values are objects of named schemas. */

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import type { AllowedTools, Tool, ToolParams } from '../calls/tool-offer.ts';
+import type { Tool, ToolParams } from '../calls/tool-offer.ts';
 import { isJsonObject, memberOf, withoutAnyNulls } from '../json/json-values.ts';
 import { type Context, typed, violated } from './fields.ts';
 import { argumentsSchema } from './schema-grammar.ts';
@@ -28,26 +28,17 @@ export const calledWith = z.custom<object>().superRefine((given, ctx) => {
   if (!isJsonObject(given)) violated(ctx, 'type', 'must be an object');
 });
 
-/** A function as OpenAI's APIs describe it. */
 export const functionFields = {
   name: toolName,
   description: z.string().optional(),
   parameters: toolParameters.optional(),
 };
 
-interface Described {
-  readonly name: string;
-  readonly description?: string | undefined;
-  readonly parameters?: object | undefined;
-}
+type Described = z.output<z.ZodObject<typeof functionFields>>;
 
-/** The tool with this description. */
 export function toolOf({ name, description, parameters }: Described, strict: boolean): Tool {
-  const described = {
-    name,
-    ...(description === undefined ? {} : { description }),
-    ...(parameters === undefined ? {} : { parameters }),
-  };
+  const told = description === undefined ? {} : { description };
+  const described = { name, ...told, ...(parameters && { parameters }) };
   return {
     name,
     parameters: argumentsSchema(parameters, strict),
@@ -103,7 +94,7 @@ export function allowedFields(named: z.ZodType<{ readonly name: string }>) {
 export function toolChoice(
   named: z.ZodType<{ readonly name: string }>,
   written: string,
-  allowed: z.ZodType<{ readonly mode: AllowedTools['mode']; readonly tools: readonly string[] }>,
+  allowed: z.ZodType<{ readonly mode: 'auto' | 'required'; readonly tools: readonly string[] }>,
 ) {
   const rule = `must be "none", "auto", "required", or ${written} with the name of a tool`;
   return z

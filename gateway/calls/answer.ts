@@ -99,6 +99,7 @@ export async function answer(
     const modelInMs = deps.monotonicNow() - beginMs;
     const prepared = await prepare(c, deps, call, usable, job?.signal);
     const { requests, numPromptTokens, thinking, offer } = prepared;
+    deps.jobs.refuseQuarantined(requests);
     const used = c.get('used');
     used.tokens_in = numPromptTokens;
     if (job?.isDurable)

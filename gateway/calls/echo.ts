@@ -46,9 +46,10 @@ class EchoedPrompt {
     const moved = sentTokens === undefined ? part : { ...part, sentTokens };
     if (this.#isSaid) return moved;
     this.#isSaid = true;
-    const pieces = [{ text: this.#texts.join(''), index: 0 }, ...part.pieces];
-    const scored = part.sentTokens === undefined ? undefined : this.#tokens(part.promptLogprobs ?? []);
-    return { ...moved, pieces, ...(scored && { sentTokens: [...scored, ...(sentTokens ?? [])] }) };
+    const prompt = this.#texts.join('');
+    const said = { text: prompt + part.text, pieces: [{ text: prompt, index: 0 }, ...part.pieces] };
+    const scored = sentTokens && [...this.#tokens(part.promptLogprobs ?? []), ...sentTokens];
+    return { ...moved, ...said, ...(scored && { sentTokens: scored }) };
   }
 
   /**
@@ -69,6 +70,7 @@ function withoutAnswer(part: AnswerPart): AnswerPart {
   const { end, sentTokens } = part;
   return {
     ...part,
+    text: '',
     pieces: [],
     tokenIds: [],
     ...(sentTokens && { sentTokens: [] }),

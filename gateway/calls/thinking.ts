@@ -4,7 +4,7 @@ import { type Thinking, thinkingLimit } from '../generation/thinking-parser.ts';
 import type { Model } from '../models/model.ts';
 import type { ChatMessage, RenderOptions } from '../prompt/chat-template.ts';
 import { promptEndOf, type ThinkingFormat } from '../prompt/thinking-format.ts';
-import type { GenerateRequest, ThinkingLimit } from '../runner/runner.ts';
+import type { GenerateRequest } from '../runner/runner.ts';
 import { type ContextLimit, renderChat } from './prompt.ts';
 import { grammarAfterThinking } from './structural-tag.ts';
 
@@ -36,30 +36,30 @@ export interface ThinkingPrompt {
 /** The number of tokens at a prompt's end that are searched for marks. */
 const TAIL_TOKENS = 32;
 
-/** Calls renderChat() with the variables that tell the template about thinking. Throws a 400 if the model cannot obey the wish. */
+/** Calls renderChat() with the variables that tell the template about thinking. Throws a 400 if the model cannot obey them. */
 export async function renderThinking(
   model: Model,
   limit: ContextLimit,
   messages: readonly ChatMessage[],
   options: RenderOptions,
-  wish: ThinkingParams,
+  params: ThinkingParams,
   field: string,
 ): Promise<ThinkingPrompt> {
   const format = formatOf(model);
   if (format === undefined) {
-    requireNothing(model, wish);
+    requireNothing(model, params);
     return { promptIds: await renderChat(model, limit, messages, options, field) };
   }
-  const variables = { ...variablesOf(wish), ...options.variables };
+  const variables = { ...variablesOf(params), ...options.variables };
   const promptIds = await renderChat(model, limit, messages, { ...options, variables }, field);
   const thinking = thinkingAfter(model, promptIds);
   if (thinking === undefined) return { promptIds };
   const goesOn = options.continuesLast === true || options.addsGenerationPrompt === false;
-  if (wish.isOn !== false || goesOn) return { promptIds, thinking };
-  const closing = thinking.isOpen
-    ? closedBehind(tailOf(model, promptIds), format)
-    : `${format.begin}\n\n${format.end}\n\n`;
-  return { promptIds: [...promptIds, ...idsOf(model, closing)] };
+  if (params.isOn !== false || goesOn) return { promptIds, thinking };
+  // The thinking ends as templates with a switch write it, also where the template has begun it.
+  const begun = thinking.isOpen ? tailOf(model, promptIds) : format.begin;
+  const closing = `${begun.endsWith('\n') ? '\n' : '\n\n'}${format.end}\n\n`;
+  return { promptIds: [...promptIds, ...idsOf(model, thinking.isOpen ? closing : begun + closing)] };
 }
 
 /** How the answer to an earlier rendered prompt thinks; undefined if it does not. */
@@ -72,11 +72,6 @@ export function thinkingAfter(model: Asked, promptIds: readonly number[]): Think
 
 function tailOf({ tokenizer }: Asked, promptIds: readonly number[]): string {
   return decodeAll(tokenizer, promptIds.slice(-TAIL_TOKENS));
-}
-
-/** Ends the thinking that a template without a switch has begun, as templates with a switch write it. */
-function closedBehind(tail: string, { end }: ThinkingFormat): string {
-  return `${tail.endsWith('\n') ? '\n' : '\n\n'}${end}\n\n`;
 }
 
 /** The variables by which templates know these settings. chat_template_kwargs of the request override them. */
@@ -96,15 +91,12 @@ export function withThinkingConstraints(
 ): Pick<GenerateRequest, 'grammar' | 'vocabulary' | 'thinkingLimit'> {
   if (thinking === undefined) return structure;
   const { grammar } = structure;
+  const limit = maxTokens && { maxTokens, endIds: idsOf(model, thinking.format.end), thinking };
   return {
     ...structure,
-    ...(grammar === undefined ? {} : { grammar: grammarAfterThinking(grammar, thinking) }),
-    ...(maxTokens === undefined ? {} : { thinkingLimit: limitOf(thinking, maxTokens, model) }),
+    ...(grammar && { grammar: grammarAfterThinking(grammar, thinking) }),
+    ...(limit && { thinkingLimit: thinkingLimit(limit, model.tokenizer) }),
   };
-}
-
-function limitOf(thinking: Thinking, maxTokens: number, model: Asked): ThinkingLimit {
-  return thinkingLimit({ maxTokens, endIds: idsOf(model, thinking.format.end), thinking }, model.tokenizer);
 }
 
 function idsOf({ tokenizer }: Asked, text: string): number[] {

@@ -1,5 +1,5 @@
 import type { CallSyntax } from '../generation/tool-call-parser.ts';
-import { shortIdPattern, type ToolCallFormat } from '../prompt/tool-call-format.ts';
+import { shortIdPattern } from '../prompt/tool-call-format.ts';
 import type { Grammar } from '../runner/runner.ts';
 import { jsonFormat, maxJsonWhitespace, structuralTag } from './structural-tag.ts';
 import type { WrittenParameters } from './written-arguments.ts';
@@ -147,24 +147,5 @@ function textNotBeginningWith(prefix: string): object {
   return {
     type: 'grammar',
     grammar: `root ::= ${ways.join(' | ')}\nany ::= [\\u0000-\\U0010ffff]*`,
-  };
-}
-
-/** The format, with each control token replaced by its mark. */
-export function markedFormat(
-  format: ToolCallFormat,
-  marks: readonly (readonly [literal: string, mark: string])[],
-): ToolCallFormat {
-  const marked = (text: string) =>
-    marks.reduce((sum, [literal, mark]) => sum.replaceAll(literal, mark), text);
-  const { trigger, opening, begin, idMark, between, end } = format;
-  return {
-    ...format,
-    trigger: marked(trigger),
-    ...(opening === undefined ? {} : { opening: marked(opening) }),
-    begin: marked(begin),
-    ...(idMark === undefined ? {} : { idMark: marked(idMark) }),
-    between: marked(between),
-    end: marked(end),
   };
 }

@@ -6,7 +6,7 @@ import type { ToolDefinition } from '../prompt/chat-template.ts';
 import { callMarks, type ToolCallFormat } from '../prompt/tool-call-format.ts';
 import { type GenerateRequest, type Grammar, maxGrammarBytes } from '../runner/runner.ts';
 import { formatOfGrammar, maxJsonWhitespace } from './structural-tag.ts';
-import { markedFormat, type OfferedTool, toolGrammar } from './tool-grammar.ts';
+import { type OfferedTool, toolGrammar } from './tool-grammar.ts';
 import { kindsOf, UnwritableSchema, WrittenParameters } from './written-arguments.ts';
 
 /**
@@ -20,12 +20,6 @@ export interface Tool extends OfferedTool {
 }
 
 export type ToolChoice = 'none' | 'auto' | 'required' | { readonly name: string };
-
-/** Some of the tools may be called, and with the mode "required" one of them must be. */
-export interface AllowedTools {
-  readonly mode: 'auto' | 'required';
-  readonly names: readonly string[];
-}
 
 export interface ToolParams {
   readonly tools: readonly Tool[];
@@ -114,31 +108,35 @@ export function hasTools({ chatTemplate, tokenizer }: Asked): boolean {
  * A control token in the format's texts that callMarks does not have. Control tokens are not in an answer's text, so such
  * calls could not be read.
  */
-function unreadableIn(
-  { begin, idMark = '', between, end, parameter }: ToolCallFormat,
-  { controlLiterals }: Asked['tokenizer'],
-): string | undefined {
-  const texts = [begin, idMark, between, end, ...(parameter === undefined ? [] : Object.values(parameter))];
+function unreadableIn(format: ToolCallFormat, { controlLiterals }: Asked['tokenizer']): string | undefined {
+  const texts = [...textsOf(format), ...Object.values(format.parameter ?? {})];
   return controlLiterals.find(
     (literal) => !callMarks.includes(literal) && texts.some((text) => text.includes(literal)),
   );
 }
 
-/** The format of the model's calls, with its control tokens marked. */
+/** The format of the model's calls, in which each control token is replaced by its mark. */
 function writtenBy(model: Asked): Pick<CallSyntax, 'format' | 'marks'> {
   const { tokenizer } = model;
   const format = formatOf(model);
-  const { trigger, begin, idMark = '', between, end } = format;
-  const texts = [trigger, begin, idMark, between, end];
   const literals = callMarks.filter(
-    (literal) => tokenizer.controlLiterals.includes(literal) && texts.some((text) => text.includes(literal)),
+    (literal) =>
+      tokenizer.controlLiterals.includes(literal) && textsOf(format).some((text) => text.includes(literal)),
   );
+  const marked = (text: unknown) =>
+    typeof text === 'string'
+      ? literals.reduce((sum, literal) => sum.replaceAll(literal, markOf(literal)), text)
+      : text;
+  const written = Object.entries(format).map(([name, text]) => [name, marked(text)]);
   const marks = literals.map((literal) => {
     const [id] = tokenizer.encode(literal, { addSpecial: false, parseSpecial: true });
     return [id as number, markOf(literal)] as const;
   });
-  const marked = literals.map((literal) => [literal, markOf(literal)] as const);
-  return { format: markedFormat(format, marked), marks: new Map(marks) };
+  return { format: Object.fromEntries(written) as ToolCallFormat, marks: new Map(marks) };
+}
+
+function textsOf({ trigger, begin, idMark = '', between, end }: ToolCallFormat): string[] {
+  return [trigger, begin, idMark, between, end];
 }
 
 function formatOf(model: Asked): ToolCallFormat {
@@ -171,30 +169,20 @@ export interface AnswerForm {
   readonly grammar: Grammar;
 }
 
-type Structure = Pick<GenerateRequest, 'grammar' | 'vocabulary'>;
-
-/** The structure of an answer: the form alone if no tool can be called, otherwise the offer's, which includes the form. */
+/**
+ * Grammar and vocabulary of an answer, for the runner: the form alone if no tool can be called, otherwise the offer's, which
+ * includes the form. Throws a 400 if the model cannot follow a grammar.
+ */
 export async function answerStructure(
   format: AnswerForm | undefined,
   offer: ToolOffer | undefined,
-  model: Pick<Model, 'id' | 'tokenizer'>,
-  stopIds: readonly number[],
-): Promise<Structure> {
-  const isForm = format !== undefined && offer?.calls === undefined;
-  if (isForm) return structureBy(format.field, format.grammar, model, stopIds);
-  return offer === undefined ? {} : structureBy('tools', offer.grammar, model, stopIds);
-}
-
-/**
- * The grammar and the vocabulary, for the runner. Throws a 400 if the model cannot follow a grammar. name: the field that
- * errors name.
- */
-async function structureBy(
-  name: string,
-  grammar: Grammar,
   { id, tokenizer }: Pick<Model, 'id' | 'tokenizer'>,
   stopIds: readonly number[],
-): Promise<Structure> {
+): Promise<Pick<GenerateRequest, 'grammar' | 'vocabulary'>> {
+  const form = offer?.calls === undefined && format !== undefined ? format : offer;
+  if (form === undefined) return {};
+  const { grammar } = form;
+  const name = 'field' in form ? form.field : 'tools';
   if (stopIds.length === 0) {
     const message = `${name} needs a token that ends the answer, and the model "${id}" has none; name one in stop_token_ids.`;
     throw new ApiError({ status: 400, code: 'invalid_request', message, param: name });
@@ -203,7 +191,6 @@ async function structureBy(
     return { grammar, vocabulary: await tokenBytesOf(tokenizer) };
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    const message = `${name} cannot be followed with this model: ${error.message}`;
-    throw unsupported(name, message, error);
+    throw unsupported(name, `${name} cannot be followed with this model: ${error.message}`, error);
   }
 }

@@ -94,28 +94,12 @@ async function answerBy(
       model: name === undefined ? model : { ...model, id: name },
       name: served.names[0],
       info: { ...info, ...deps.tokenLimits },
-      runner: refusingQuarantined(served.runner, deps),
+      runner: served.runner,
       api: c.get('group').name,
     });
   } finally {
     release();
   }
-}
-
-/** The runner, but it takes no request that has killed gateways. */
-function refusingQuarantined(runner: Runner, { jobs }: Pick<RouteDeps, 'jobs'>): Runner {
-  return {
-    generate: (request, sink) => {
-      jobs.assertNotQuarantined(request);
-      return runner.generate(request, sink);
-    },
-    assertCapacity: (requests) => {
-      for (const request of requests) jobs.assertNotQuarantined(request);
-      runner.assertCapacity(requests);
-    },
-    assertAcceptsRequests: () => runner.assertAcceptsRequests(),
-    status: () => runner.status(),
-  };
 }
 
 /** The progress of loading in per cent, if it is known. */

@@ -1,43 +1,30 @@
 import type { MergedSink, OpenText } from '../generation/merge-streams.ts';
-import type { AnswerEnd, AnswerPart, SentToken } from '../generation/text-stream.ts';
+import type { AnswerEnd, AnswerPart, AnswerText, SentToken } from '../generation/text-stream.ts';
 import { appendCalls, type CallPiece } from '../generation/tool-call-parser.ts';
 import { cancelled } from '../runner/runner.ts';
 
 /** Answers that are sent when they are complete. */
 
-/** The text of a choice or a piece of it, with its tokens if log-probabilities were asked for. */
-export interface ChoiceText {
-  readonly text: string;
-  /** The thinking before the text; undefined if there is none. */
-  readonly thought?: string | undefined;
-  readonly tokens: readonly SentToken[] | undefined;
-  /** Calls of tools in the text: one piece of each, or whole calls. */
-  readonly calls: readonly CallPiece[];
-}
-
-export function choiceText({ thought, pieces, sentTokens, calls = [] }: AnswerPart): ChoiceText {
-  return { text: textOf(pieces), thought, tokens: sentTokens, calls };
-}
-
 /** A text that grows piece by piece. */
-export class GrowingText implements ChoiceText {
+export class GrowingText implements AnswerText {
   text = '';
   thought: string | undefined;
   readonly calls: CallPiece[] = [];
-  tokens: SentToken[] | undefined;
+  sentTokens: SentToken[] | undefined;
 
-  append(piece: ChoiceText): void {
-    appendCalls(this.calls, piece.calls, this.text.length);
-    this.text += piece.text;
-    if (piece.thought !== undefined) this.thought = (this.thought ?? '') + piece.thought;
-    if (piece.tokens === undefined) return;
-    this.tokens ??= [];
-    for (const token of piece.tokens) this.tokens.push(token);
+  append({ text, thought, calls = [], sentTokens }: AnswerText): void {
+    appendCalls(this.calls, calls, this.text.length);
+    this.text += text;
+    if (thought !== undefined) this.thought = (this.thought ?? '') + thought;
+    if (sentTokens === undefined) return;
+    this.sentTokens ??= [];
+    for (const token of sentTokens) this.sentTokens.push(token);
   }
 }
 
 /** A whole choice. Its calls are each in one piece; those from index `end.numCalls` on are incomplete. */
-export interface FinishedChoice extends ChoiceText {
+export interface FinishedChoice extends AnswerText {
+  readonly calls: readonly CallPiece[];
   readonly end: AnswerEnd;
 }
 
@@ -64,16 +51,11 @@ export class WholeAnswer implements MergedSink, Gathering<readonly FinishedChoic
   }
 
   onPart(part: AnswerPart, index: number): void {
-    this.#texts[index]?.append(choiceText(part));
+    this.#texts[index]?.append(part);
     if (part.end === undefined) return;
     this.#ends.set(index, part.end);
     if (this.#ends.size < this.#texts.length) return;
-    this.#resolve(
-      this.#texts.map(({ text, thought, tokens, calls }, choice) => {
-        const end = this.#ends.get(choice) as AnswerEnd;
-        return { text, thought, tokens, calls, end };
-      }),
-    );
+    this.#resolve(this.#texts.map((text, choice) => ({ ...text, end: this.#ends.get(choice) as AnswerEnd })));
   }
 
   onError(error: unknown): void {
@@ -98,11 +80,4 @@ export async function whileWanted<Whole>(
   } finally {
     signal.removeEventListener('abort', leave);
   }
-}
-
-export function textOf(pieces: AnswerPart['pieces']): string {
-  if (pieces.length === 1) return pieces[0]?.text ?? '';
-  let text = '';
-  for (const piece of pieces) text += piece.text;
-  return text;
 }

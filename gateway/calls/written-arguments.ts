@@ -41,6 +41,8 @@ export class UnwritableSchema extends Error {
 const ALL_TYPES = ['string', 'number', 'integer', 'boolean', 'null', 'object', 'array'];
 /** Keywords for objects that a sequence of parameters cannot enforce. */
 const UNWRITABLE = ['patternProperties', 'propertyNames', 'minProperties', 'maxProperties'];
+/** Members of a schema that references of its parts may lead to. */
+const SHARED = ['$defs', 'definitions'];
 const MAX_REFERENCES = 32;
 /** The schemas that are visited for one tool, at most: a few references can lead to very many. */
 const MAX_SCHEMAS = 4096;
@@ -155,8 +157,9 @@ export class WrittenParameters {
   #typedForms(schema: Schema): Forms {
     const types = typesOf(schema);
     const others = types.filter((type) => type !== 'string');
-    const definitions = ['$defs', 'definitions'].filter((name) => name in this.#root);
-    const shared = Object.fromEntries(definitions.map((name) => [name, this.#root[name]]));
+    const shared = Object.fromEntries(
+      SHARED.filter((name) => name in this.#root).map((name) => [name, this.#root[name]]),
+    );
     const texts = types.includes('string') ? this.#textsOf(schema) : [];
     // A verbatim text covers every value, so no JSON is needed beside it.
     const isAnything = others.length === ALL_TYPES.length - 1;
@@ -167,7 +170,8 @@ export class WrittenParameters {
     return formsOf(
       texts,
       json,
-      (value) => others.includes(jsonTypeOf(value)) || isIntegerOf(value, others),
+      (value) =>
+        others.includes(jsonTypeOf(value)) || (others.includes('integer') && Number.isInteger(value)),
       others.length > 0,
     );
   }
@@ -243,26 +247,18 @@ function valuesForms(values: readonly unknown[]): Forms {
 }
 
 function oneOfForms(forms: readonly Forms[]): Forms {
-  const schemas = forms.flatMap(({ json }) => (json === undefined ? [] : [json]));
+  const schemas = forms.flatMap(({ json }) => (json === undefined ? [] : [json as Schema]));
   const [first, second] = schemas;
+  const anyOf = schemas.map(({ $defs, definitions, ...rest }) => rest);
+  const shared = schemas.flatMap((schema) =>
+    Object.entries(schema).filter(([name]) => SHARED.includes(name)),
+  );
   return formsOf(
     forms.flatMap(({ texts }) => texts),
-    second === undefined ? first : { anyOf: schemas.map(withoutDefinitions), ...definitionsOf(schemas) },
+    second === undefined ? first : { anyOf, ...Object.fromEntries(shared) },
     (value) => forms.some(({ isJson }) => isJson(value)),
     forms.some(({ kind }) => kind !== 'text'),
   );
-}
-
-function withoutDefinitions(schema: object): object {
-  const { $defs, definitions, ...rest } = schema as Schema;
-  return rest;
-}
-
-function definitionsOf(schemas: readonly object[]): object {
-  const all = schemas.flatMap((schema) =>
-    Object.entries(schema).filter(([name]) => name === '$defs' || name === 'definitions'),
-  );
-  return Object.fromEntries(all);
 }
 
 function typesOf(schema: Schema): string[] {
@@ -272,8 +268,4 @@ function typesOf(schema: Schema): string[] {
   if ('properties' in schema || 'additionalProperties' in schema) return ['object'];
   if ('items' in schema || 'prefixItems' in schema) return ['array'];
   return 'pattern' in schema || 'minLength' in schema || 'maxLength' in schema ? ['string'] : ALL_TYPES;
-}
-
-function isIntegerOf(value: unknown, types: readonly string[]): boolean {
-  return types.includes('integer') && Number.isInteger(value);
 }

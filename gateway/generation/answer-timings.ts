@@ -1,27 +1,28 @@
+import * as z from 'zod';
 import type { AnswerTimes } from '../runner/runner.ts';
 
 /**
  * Times and token counts of one answer, under the names that clients see. Times are in milliseconds; null means that the answer
  * had no such time.
  */
-export interface AnswerTimings {
+export const timingsSchema = z.object({
   /** From the request's admission until the runner computes, and from there to the first token, by the runner's clock. */
-  readonly queue_ms: number | null;
-  readonly prefill_ms: number | null;
+  queue_ms: z.number().nullable(),
+  prefill_ms: z.number().nullable(),
   /** From admission to the first token. */
-  readonly first_token_ms: number | null;
+  first_token_ms: z.number().nullable(),
   /** The mean time between tokens, counted after the first batch. */
-  readonly between_tokens_ms: number | null;
-  readonly tokens_per_second: number | null;
+  between_tokens_ms: z.number().nullable(),
+  tokens_per_second: z.number().nullable(),
   /** From admission to the end. */
-  readonly total_ms: number;
+  total_ms: z.number(),
   /** The part of total_ms in which the answer waited for another runner to continue it. */
-  readonly resume_pause_ms: number;
-  readonly prompt_tokens: number;
-  /** The prompt tokens that were found in the KV cache. */
-  readonly cached_tokens: number;
-  readonly completion_tokens: number;
-}
+  resume_pause_ms: z.number(),
+  prompt_tokens: z.int(),
+  cached_tokens: z.int(),
+  completion_tokens: z.int(),
+});
+export type AnswerTimings = Readonly<z.infer<typeof timingsSchema>>;
 
 /** The timings of an answer that has ended. */
 export function timingsOf(times: AnswerTimes, numPromptTokens: number, numTokens: number): AnswerTimings {

@@ -51,23 +51,29 @@ export interface AnswerEnd {
   readonly timings?: AnswerTimings;
 }
 
-export interface AnswerPart {
-  /** New thinking, which comes before all text. Absent if there is none. */
-  readonly thought?: string;
+/** The text of an answer, or a piece of it. */
+export interface AnswerText {
+  readonly text: string;
+  /** The thinking, which comes before all text. Absent if there is none. */
+  readonly thought?: string | undefined;
+  /**
+   * The tokens that the text is made of, if the request asked for log-probabilities. Control tokens have no text and are left out.
+   */
+  readonly sentTokens?: readonly SentToken[] | undefined;
+  /** Tool calls or pieces of them, if the answer may have calls. They are not in the text. */
+  readonly calls?: readonly CallPiece[];
+}
+
+/** What one batch of tokens has brought. */
+export interface AnswerPart extends AnswerText {
+  /** The text by the tokens that completed it. */
   readonly pieces: readonly TextPiece[];
   readonly tokenIds: readonly number[];
-  /**
-   * The tokens whose text is in `pieces`, if the request asked for log-probabilities. Control tokens have no text and are left
-   * out.
-   */
-  readonly sentTokens?: readonly SentToken[];
   /**
    * The log-probabilities of the prompt from its second token on. They are in the first part, if the request asked for them and
    * there are any.
    */
   readonly promptLogprobs?: readonly TokenLogprobs[];
-  /** New pieces of tool calls, if the answer may have calls. Their text is not in `pieces`. */
-  readonly calls?: readonly CallPiece[];
   /** The number of complete tool calls so far, if the answer may have calls. */
   readonly numWholeCalls?: number;
   /** Present in the last part. */
@@ -285,21 +291,20 @@ export class TextStream implements TokenSink {
     tokenIds: readonly number[],
     end: EndOfTokens | undefined,
   ): AnswerPart {
+    const text = textOf(pieces);
     const thought = this.#thought;
     this.#thought = '';
     if (logprobs === undefined && promptLogprobs === undefined && end === undefined)
-      return thought === '' ? { pieces, tokenIds } : { thought, pieces, tokenIds };
-    const common = { numCachedTokens: this.#numCachedTokens };
+      return thought === '' ? { text, pieces, tokenIds } : { thought, text, pieces, tokenIds };
     return {
       ...(thought !== '' && { thought }),
-      pieces,
-      tokenIds,
-      ...(logprobs && { sentTokens: this.#tokens.take(pieces.map(({ text }) => text).join('')) }),
+      ...{ text, pieces, tokenIds },
+      ...(logprobs && { sentTokens: this.#tokens.take(text) }),
       ...(promptLogprobs && { promptLogprobs }),
       ...(end && {
         end: {
           ...end,
-          ...common,
+          numCachedTokens: this.#numCachedTokens,
           ...(this.#thinking && { numThinkingTokens: this.#numThinkingTokens }),
           ...(this.#continuedBy && { continuedBy: this.#continuedBy }),
           ...this.#timings(end.numTokens),
@@ -328,10 +333,17 @@ function withCalls(parser: ToolCallParser, part: AnswerPart): AnswerPart {
   }
   const { end } = part;
   const { numWhole } = parser;
-  if (end === undefined) return { ...part, pieces, calls, numWholeCalls: numWhole };
-  const rest = parser.flush();
-  if (rest !== '') pieces.push({ text: rest, index: end.numTokens - 1 });
-  return { ...part, pieces, calls, numWholeCalls: numWhole, end: { ...end, numCalls: numWhole } };
+  const rest = end === undefined ? '' : parser.flush();
+  if (end !== undefined && rest !== '') pieces.push({ text: rest, index: end.numTokens - 1 });
+  const found = { text: textOf(pieces), pieces, calls, numWholeCalls: numWhole };
+  return { ...part, ...found, ...(end && { end: { ...end, numCalls: numWhole } }) };
+}
+
+function textOf(pieces: readonly TextPiece[]): string {
+  if (pieces.length === 1) return pieces[0]?.text ?? '';
+  let text = '';
+  for (const piece of pieces) text += piece.text;
+  return text;
 }
 
 /** A token whose text was sent, either of the answer or of a prompt that is echoed in front of it. */

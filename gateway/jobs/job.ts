@@ -141,14 +141,6 @@ export interface DurableJobEvents {
   readonly now: () => number;
 }
 
-/** The model that computes a job. */
-export interface DurableModel {
-  readonly runner: Runner;
-  readonly tokenizer: Tokenizer;
-  /** Needed if the request has a grammar. */
-  readonly vocabulary: VocabularyFrames | undefined;
-}
-
 export class DurableJob implements Journalled {
   readonly job: Job;
   readonly entry: JournalEntry;
@@ -217,8 +209,11 @@ export class DurableJob implements Journalled {
     });
   }
 
-  /** Has the runner compute the rest. Throws the runner's GenerationError, and what ended the job; it has then not begun. */
-  begin({ runner, tokenizer, vocabulary }: DurableModel): void {
+  /**
+   * Has the runner compute the rest. Throws the runner's GenerationError, and what ended the job; it has then not begun.
+   * vocabulary: needed if the request has a grammar.
+   */
+  begin(runner: Runner, tokenizer: Tokenizer, vocabulary: VocabularyFrames | undefined): void {
     this.job.run();
     const { request, thinkingLimit: facts, stop, endsAtTimeLimit } = this.record;
     const { tokenIds } = this.log.content;
@@ -357,8 +352,14 @@ export class DurableJob implements Journalled {
   }
 }
 
-function generationErrorOf(error: unknown): GenerationError {
+/** The error as one that clients may see. */
+export function generationErrorOf(error: unknown): GenerationError {
   if (error instanceof GenerationError) return error;
   const message = 'Internal error in the gateway; its log has the details.';
   return new GenerationError('INFERENCE_FAILED', message, { retriable: false, cause: error });
+}
+
+/** A job id is chosen by the client and may be too long for a line of the log. */
+export function shortened(id: string): string {
+  return id.slice(0, 128);
 }

@@ -1,12 +1,11 @@
 import { ApiError, shown } from '../errors/api-error.ts';
 import type { Thinking, ThinkingLimitFacts } from '../generation/thinking-parser.ts';
-import { tokenBytesOf } from '../generation/token-bytes.ts';
 import type { JournalEntry } from '../journal/entry.ts';
 import type { Journal, JournalStats } from '../journal/journal.ts';
 import { JournalRefusal, JournalUnavailable } from '../journal/journal-error.ts';
 import { emptyContent, type Idempotency, type JobRecord } from '../journal/records.ts';
 import type { Model } from '../models/model.ts';
-import { type ModelRegistry, UnknownModelError } from '../models/model-registry.ts';
+import type { ModelRegistry } from '../models/model-registry.ts';
 import {
   type GenerateRequest,
   GenerationError,
@@ -17,15 +16,14 @@ import {
 import { Quarantine } from '../runner/supervision/quarantine.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
-import { DurableJob, type DurableJobEvents, Job, type JobName } from './job.ts';
+import { DurableJob, type DurableJobEvents, generationErrorOf, Job, type JobName, shortened } from './job.ts';
+import { Resumption } from './resumption.ts';
 
 /**
  * The jobs of this process, and those that the journal keeps of it and of earlier ones. A job is here from its acceptance on, so
  * that it can be cancelled while it waits for anything.
  */
 
-/** Time between attempts to start a job that waits. */
-const resumeRetryMs = 500;
 /** A job that was being computed when this many gateways died, and of which none added a token, is failed. */
 export const maxDeaths = 2;
 /** Time between attempts to open a journal that the disk refuses to open. */
@@ -59,35 +57,32 @@ export class Jobs {
   /** Undefined until it is open. */
   #journal: Journal | undefined;
   readonly #options: JobsOptions;
-  readonly #clock: Clock;
   /** Jobs that have not ended, or whose end the client or the journal does not have, by caller and id. */
   readonly #live = new Map<string, Job>();
   /** The writes of records under way. */
   readonly #admissions = new Set<Promise<unknown>>();
   /** Requests of jobs that have killed gateways. */
   readonly #quarantine: Quarantine;
-  /** Jobs that were being computed when a gateway died, and have no token since. */
-  readonly #suspects = new Set<DurableJob>();
-  /** The one of them that runs. There is one at a time, or each would look like the cause of the next death. */
-  #suspect: DurableJob | undefined;
+  readonly #resumption: Resumption;
   readonly #events: DurableJobEvents;
-  /** For each job that waits to be tried again, and the journal: a function that ends its wait. */
-  readonly #waiting = new Set<() => void>();
-  /** Counts the calls of onServed(): a job that was being tried during one is tried again at once. */
-  #numCalls = 0;
-  readonly #stopping = new AbortController();
-  #numResumed = 0;
+  #isStopping = false;
 
   constructor(options: JobsOptions) {
+    const { clock = systemClock } = options;
     this.#options = options;
-    this.#clock = options.clock ?? systemClock;
-    this.#quarantine = new Quarantine(() => this.#clock.now());
+    this.#quarantine = new Quarantine(() => clock.now());
+    this.#resumption = new Resumption({
+      ...options,
+      clock,
+      flush: () => this.#journal?.flush(),
+      keepMs: () => this.#keepMs ?? 0,
+    });
     this.#events = {
       now: options.now,
       onNews: (job) => this.#journal?.touch(job),
-      onRefused: (job, error) => this.#waitsAfter(error, job),
+      onRefused: (job, error) => this.#resumption.waitsAfter(error, job),
       onEnd: (job) => {
-        this.#suspects.delete(job);
+        this.#resumption.onEnd(job);
         this.#options.log.info({ event: 'durable_end', ...usageOf(job) });
       },
       onEndKept: ({ job }) => this.#remove(job),
@@ -99,7 +94,7 @@ export class Jobs {
     if (!this.isKeeping) return undefined;
     const numRunning = this.#durable().filter(({ endedMs }) => endedMs === undefined).length;
     const stats = this.#journal?.stats ?? { numJobs: 0, numBytes: 0, isFailed: true };
-    return { ...stats, numRunning, numResumed: this.#numResumed };
+    return { ...stats, numRunning, numResumed: this.#resumption.numResumed };
   }
 
   /** Whether durable jobs are taken. */
@@ -127,23 +122,20 @@ export class Jobs {
   }
 
   async #beginLater(open: () => Promise<Journal>): Promise<void> {
-    const { signal } = this.#stopping;
-    while (!signal.aborted) {
-      await this.#wait(reopenMs);
-      if (signal.aborted) return;
+    while (true) {
+      await this.#resumption.wait(reopenMs);
+      if (this.#isStopping) return;
       try {
         return await this.#take(await open());
       } catch (error) {
         if (error instanceof JournalUnavailable) continue;
-        const msg = error instanceof Error ? error.message : String(error);
-        this.#options.log.error({ event: 'journal_failed', msg });
-        return;
+        return this.#options.log.error({ event: 'journal_failed', msg: messageOf(error) });
       }
     }
   }
 
   async #take(journal: Journal): Promise<void> {
-    if (this.#stopping.signal.aborted) return journal.close();
+    if (this.#isStopping) return journal.close();
     this.#journal = journal;
     await this.#resumeAll(journal);
   }
@@ -216,9 +208,9 @@ export class Jobs {
     else {
       job.wait();
       try {
-        durable.begin({ runner, tokenizer: model.tokenizer, vocabulary });
+        durable.begin(runner, model.tokenizer, vocabulary);
       } catch (error) {
-        if (!(error instanceof GenerationError) || !this.#waitsAfter(error, durable)) {
+        if (!(error instanceof GenerationError) || !this.#resumption.waitsAfter(error, durable)) {
           await journal.forget(entry);
           throw error;
         }
@@ -230,8 +222,8 @@ export class Jobs {
   }
 
   /** Throws for the request of a job that has killed gateways, whichever API it comes by. */
-  assertNotQuarantined(request: GenerateRequest): void {
-    if (this.#quarantine.has(request)) throw killedGateways();
+  refuseQuarantined(requests: readonly GenerateRequest[]): void {
+    if (requests.some((request) => this.#quarantine.has(request))) throw killedGateways();
   }
 
   /** The job that a request with this key began. Throws a 409 while that request's job is not kept yet. */
@@ -319,157 +311,38 @@ export class Jobs {
         live.wait();
         live.keptAs(job);
         this.#live.set(nameOf(live), live);
-        if (job.numDeaths > 0) this.#suspects.add(job);
         jobs.push(job);
       } catch (error) {
-        const reason = error instanceof Error ? error.message : String(error);
-        const msg = `The job ${shortened(entry.id)} cannot be read from the journal (${reason}) and is removed.`;
+        const msg = `The job ${shortened(entry.id)} cannot be read from the journal (${messageOf(error)}) and is removed.`;
         log.error({ event: 'journal_entry_damaged', key: entry.key, job_id: entry.id, msg });
         await journal.forget(entry);
       }
     }
-    for (const job of jobs) {
-      if (job.numDeaths < maxDeaths) void this.#resume(job);
-      else this.#putInQuarantine(job);
-    }
+    for (const job of jobs) if (job.numDeaths >= maxDeaths) this.#putInQuarantine(job);
+    this.#resumption.resumeAll(jobs.filter(({ job }) => !job.isOver));
   }
 
   #putInQuarantine(job: DurableJob): void {
     const { request, thinkingLimit: limit } = job.record;
     const isThinking = (): undefined => undefined;
     this.#quarantine.add({ ...request, ...(limit && { thinkingLimit: { ...limit, isThinking } }) });
-    this.#lose(job, killedGateways());
+    this.#resumption.lose(job, killedGateways());
   }
 
   /** Called when a model takes requests again: jobs that wait are tried at once. */
   onServed(): void {
-    this.#numCalls += 1;
-    for (const tryNow of [...this.#waiting]) tryNow();
+    this.#resumption.tryNow();
   }
 
   /** Leaves unfinished jobs to the next process. */
   async stop(): Promise<void> {
-    this.#stopping.abort();
-    this.onServed();
+    this.#isStopping = true;
+    this.#resumption.stop();
     const leaving = new JournalRefusal('failed', 'The server is stopping and accepts no durable jobs.');
     for (const job of this.#live.values()) if (job.isDurable && job.state === 'accepted') job.leave(leaving);
     await Promise.allSettled(this.#admissions);
     for (const job of this.#durable()) job.suspend();
     await this.#journal?.close();
-  }
-
-  /** Returns whether the job waits to be started again after this error. */
-  #waitsAfter(error: GenerationError, job: DurableJob): boolean {
-    if (!this.#mayPass(error, job, PASSES_WHILE_RUNNING)) return false;
-    const { log } = this.#options;
-    log.info({ event: 'durable_waiting', job_id: shortened(job.record.id), msg: error.message });
-    void this.#resume(job);
-    return true;
-  }
-
-  async #resume(job: DurableJob): Promise<void> {
-    const { log, now } = this.#options;
-    const keepMs = this.#keepMs ?? 0;
-    const { createdMs, id } = job.record;
-    while (!job.job.isOver) {
-      if (createdMs + keepMs <= now()) return this.#lose(job, givenUp(keepMs));
-      const numCalls = this.#numCalls;
-      try {
-        if (await this.#begin(job)) {
-          this.#numResumed += 1;
-          log.info({ event: 'durable_resumed', job_id: shortened(id), tokens: job.log.length });
-          return;
-        }
-      } catch (error) {
-        // Whoever ended the job has also ended its wait.
-        if (job.job.isOver) return;
-        const failure = error instanceof GenerationError ? error : unforeseen(error);
-        if (!this.#mayPass(failure, job, PASSES_WHILE_WAITING)) return this.#lose(job, failure);
-      }
-      if (numCalls === this.#numCalls) await this.#wait(resumeRetryMs);
-    }
-  }
-
-  #lose(job: DurableJob, failure: GenerationError): void {
-    this.#options.log.error({
-      event: 'durable_lost',
-      job_id: shortened(job.record.id),
-      msg: failure.message,
-    });
-    job.fail(failure);
-  }
-
-  /** Whether the error may go away by itself. No wait for a model is the job's last one, but its own deadline is. */
-  #mayPass(
-    { code, retriable }: GenerationError,
-    { record }: DurableJob,
-    passing: readonly GenerationError['code'][],
-  ): boolean {
-    const { deadlineMs = Number.POSITIVE_INFINITY } = record.request;
-    return retriable && passing.includes(code) && this.#options.now() < deadlineMs;
-  }
-
-  /** Returns false if the model takes no requests now, if suspects come first, or if the job is over. */
-  async #begin(job: DurableJob): Promise<boolean> {
-    const { model: name, request } = job.record;
-    const waiter = { deadlineMs: request.deadlineMs, signal: job.job.signal };
-    const { served, release } = await this.#options.models.acquire(name, waiter);
-    try {
-      const { model, runner } = served;
-      const { info, state } = runner.status();
-      if (model === undefined || info === undefined || state !== 'ready') return false;
-      requireSame('model', request.modelIdentity, info.modelIdentity);
-      requireSame('numerics of the runner', job.numericsId, info.numericsId);
-      const vocabulary = request.grammar === undefined ? undefined : await tokenBytesOf(model.tokenizer);
-      // A job that has ended would stay the suspect that runs: no progress of it follows.
-      if (job.job.isOver) return false;
-      if (job.numDeaths > 0 ? !this.#runAlone(job) : this.#hasSuspectsOf(name)) return false;
-      job.noteStart();
-      await this.#journal?.flush();
-      // It may have been cancelled or suspended during the waits.
-      if (job.job.isOver) return false;
-      try {
-        job.begin({ runner, tokenizer: model.tokenizer, vocabulary });
-      } catch (error) {
-        job.noteStop();
-        throw error;
-      }
-      return true;
-    } finally {
-      release();
-    }
-  }
-
-  /** Jobs of the same model wait for its suspects, which would otherwise queue behind them, and look stuck, at the runner. */
-  #hasSuspectsOf(model: string | undefined): boolean {
-    return [...this.#suspects].some(({ record }) => record.model === model);
-  }
-
-  /** Returns false if another suspect runs. Otherwise no other is started before this one has a token or has ended. */
-  #runAlone(job: DurableJob): boolean {
-    if (this.#suspect !== undefined) return false;
-    this.#suspect = job;
-    void job.progress().then(async () => {
-      // What is not written would be no progress for the next process.
-      await this.#journal?.flush();
-      this.#suspect = undefined;
-      this.#suspects.delete(job);
-      this.onServed();
-    });
-    return true;
-  }
-
-  #wait(delayMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const go = (): void => {
-        timer.cancel();
-        this.#waiting.delete(go);
-        resolve();
-      };
-      const timer = this.#clock.after(delayMs, go);
-      this.#waiting.add(go);
-      if (this.#stopping.signal.aborted) go();
-    });
   }
 }
 
@@ -479,24 +352,8 @@ function factsOf({ maxTokens, endIds }: ThinkingLimit, thinking: Thinking | unde
   return { maxTokens, endIds, thinking: { isOpen, format: { begin: format.begin, end: format.end } } };
 }
 
-/** Errors of a runner that may take the job later. */
-const PASSES_WHILE_RUNNING: readonly GenerationError['code'][] = ['NOT_READY', 'QUEUE_FULL'];
-/** TIMEOUT: of the longest wait for a model. */
-const PASSES_WHILE_WAITING: readonly GenerationError['code'][] = [...PASSES_WHILE_RUNNING, 'TIMEOUT'];
-
-/**
- * Throws if another model, or a runner with other numerics, would compute the rest: clients may have tokens that the journal
- * lacks, and these would not be computed again alike.
- */
-function requireSame(what: 'model' | 'numerics of the runner', before: string, now: string): void {
-  if (before === now) return;
-  const message = `The ${what} changed after this job began, from ${before} to ${now}, so the job cannot be continued; send the request again.`;
-  throw new GenerationError('INFERENCE_FAILED', message, { retriable: true });
-}
-
-/** The error that ended a job before the journal had it. */
-function generationErrorOf(reason: unknown): GenerationError {
-  return reason instanceof GenerationError ? reason : unforeseen(reason);
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 function jobIdInUse(id: string): ApiError {
@@ -521,19 +378,6 @@ function killedGateways(): GenerationError {
   return new GenerationError('RUNNER_CRASHED', message, { retriable: false });
 }
 
-function givenUp(keepMs: number): GenerationError {
-  const message = `The job was not finished within ${keepMs / 1000} s, the time for which jobs are kept (--journal-keep-sec).`;
-  return new GenerationError('TIMEOUT', message, { retriable: true });
-}
-
-function unforeseen(error: unknown): GenerationError {
-  const message =
-    error instanceof UnknownModelError
-      ? `The model of this job is not served any more: ${error.message}`
-      : 'Internal error in the gateway; its log has the details.';
-  return new GenerationError('INFERENCE_FAILED', message, { retriable: false, cause: error });
-}
-
 /** What a job has taken. Its client may have left, and the process that began it may be gone: no other line has all of it. */
 function usageOf({ record: { id, request }, log: { content, length } }: DurableJob): object {
   return {
@@ -543,9 +387,4 @@ function usageOf({ record: { id, request }, log: { content, length } }: DurableJ
     tokens_out: length,
     ...(content.first === undefined ? {} : { tokens_cached: content.first.numCachedTokens }),
   };
-}
-
-/** A job id is chosen by the client and may be too long for a line of the log. */
-function shortened(id: string): string {
-  return id.slice(0, 128);
 }

@@ -6,7 +6,6 @@ import {
   embedMany,
   generateObject,
   generateText,
-  type LanguageModel,
   type ModelMessage,
   streamText,
 } from 'ai';
@@ -21,16 +20,8 @@ import { Gateway } from '../fixtures/gateway.ts';
 
 const test = suite('the AI SDK');
 
-let gateway: Gateway;
-let model: LanguageModel;
-
-test.before(async () => {
-  gateway = await (await Gateway.start(DEFAULT_MODEL, ['--served-model-name', 'smollm2'])).ready();
-  model = createOpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none' })('smollm2');
-});
-test.after(async () => {
-  await gateway?.stop();
-});
+const gateway = await Gateway.during(test, DEFAULT_MODEL, ['--served-model-name', 'smollm2']);
+const model = createOpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none' })('smollm2');
 
 const prompt = 'What is the capital of France?';
 const limits = { temperature: 0, maxOutputTokens: 24, maxRetries: 0 };
@@ -76,19 +67,18 @@ test('continues a conversation that it keeps itself', async () => {
 test('streams a text through a kill of the runner', async () => {
   const undisturbed = await generateText({ model, prompt, ...limits });
   let text = '';
-  let killed: number | null = null;
+  let isKilled = false;
   const streamed = streamText({ model, prompt, ...limits });
   for await (const delta of streamed.textStream) {
     text += delta;
-    if (killed !== null || text === '') continue;
-    killed = (await gateway.health()).runner.pid;
-    assert.ok(killed !== null);
-    process.kill(killed, 'SIGKILL');
+    if (isKilled || text === '') continue;
+    isKilled = true;
+    await gateway.killRunner();
   }
   assert.is(text, undisturbed.text);
   assert.is(await streamed.finishReason, undisturbed.finishReason);
   assert.is((await streamed.usage).outputTokens, undisturbed.usage.outputTokens);
-  await gateway.healthWhere(({ runner }) => runner.pid !== killed, 'The notice of the death');
+  assert.ok(isKilled);
 });
 
 test('embeds texts, one and many', async () => {
@@ -129,7 +119,7 @@ test('ends the work of a stream that it aborts', async () => {
     onError: () => {},
   });
   for await (const delta of textStream) if (delta !== '') controller.abort();
-  await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'the aborted request to end');
+  await gateway.idle();
 });
 
 test.run();

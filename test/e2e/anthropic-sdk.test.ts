@@ -14,16 +14,8 @@ import { ScriptedRunner } from '../fixtures/scripted-runner.ts';
 
 const test = suite('the official Anthropic client');
 
-let gateway: Gateway;
-let client: Anthropic;
-
-test.before(async () => {
-  gateway = await (await Gateway.start(DEFAULT_MODEL, ['--served-model-name', 'smollm2'])).ready();
-  client = new Anthropic({ baseURL: gateway.url, apiKey: 'none', maxRetries: 0 });
-});
-test.after(async () => {
-  await gateway?.stop();
-});
+const gateway = await Gateway.during(test, DEFAULT_MODEL, ['--served-model-name', 'smollm2']);
+const client = new Anthropic({ baseURL: gateway.url, apiKey: 'none', maxRetries: 0 });
 
 const request = {
   model: 'smollm2',
@@ -187,7 +179,7 @@ test('ends the work of a stream that it aborts', async () => {
   const stream = client.messages.stream({ ...request, max_tokens: 1500, temperature: 1 });
   stream.once('text', () => stream.abort());
   assert.instance(await errorOf(() => stream.done()), AnthropicError);
-  await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'the aborted request to end');
+  await gateway.idle();
 });
 
 test.run();

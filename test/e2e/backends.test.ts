@@ -15,7 +15,7 @@ import {
 import { Gateway } from '../fixtures/gateway.ts';
 import { inParallel } from '../fixtures/in-parallel.ts';
 import { type NativeAnswer, readNativeAnswer } from '../fixtures/native-stream.ts';
-import { type Directory, patienceMs, withDirectory } from '../fixtures/supervised.ts';
+import { patienceMs, temporaryDirectory } from '../fixtures/supervised.ts';
 import { until, within } from '../fixtures/within.ts';
 
 const test = suite('backends');
@@ -40,14 +40,13 @@ interface World {
 }
 
 async function world(isBuilt: boolean, test: (it: World) => Promise<void>): Promise<void> {
-  await withDirectory(async (directory: Directory) => {
-    const runners = emulatedRunners(directory);
-    const cudaRunner = isBuilt ? runners.cudaRunner : directory.path('not-built');
-    await test({
-      runners,
-      model: writeLlama(directory, 'a'),
-      flags: ['--runner', runners.cpuRunner, '--cuda-runner', cudaRunner],
-    });
+  const directory = temporaryDirectory();
+  const runners = emulatedRunners(directory);
+  const cudaRunner = isBuilt ? runners.cudaRunner : directory.path('not-built');
+  await test({
+    runners,
+    model: writeLlama(directory, 'a'),
+    flags: ['--runner', runners.cpuRunner, '--cuda-runner', cudaRunner],
   });
 }
 
@@ -96,75 +95,40 @@ async function assertTexts(gateway: Gateway, are: readonly [boolean, boolean]): 
   }
 }
 
-interface Case {
-  readonly backend: readonly string[];
-  readonly isBuilt: boolean;
-  readonly hasDevice: boolean;
-  readonly serving: 'cpu' | 'cuda';
-  /** Matches the reason in /health. */
-  readonly reason?: RegExp;
-  readonly isFallback: boolean;
-  readonly says: [boolean, boolean];
-}
-
 const auto = ['--backend', 'auto'];
-const cpu = ['--backend', 'cpu'];
 const cuda = ['--backend', 'cuda'];
-const notBuilt = /cuda-runner is not built: .*not-built does not exist; "make cuda-runner" builds it/;
-const cases: Case[] = [
-  {
-    backend: [],
-    isBuilt: false,
-    hasDevice: false,
-    serving: 'cpu',
-    reason: notBuilt,
-    isFallback: false,
-    says: [false, false],
-  },
-  {
-    backend: auto,
-    isBuilt: false,
-    hasDevice: true,
-    serving: 'cpu',
-    reason: notBuilt,
-    isFallback: true,
-    says: [true, false],
-  },
-  { backend: [], isBuilt: true, hasDevice: true, serving: 'cuda', isFallback: false, says: [false, true] },
-  {
-    backend: auto,
-    isBuilt: true,
-    hasDevice: false,
-    serving: 'cpu',
-    reason: /No CUDA device was found/,
-    isFallback: true,
-    says: [true, false],
-  },
-  { backend: cpu, isBuilt: false, hasDevice: false, serving: 'cpu', isFallback: false, says: [false, false] },
-  { backend: cpu, isBuilt: true, hasDevice: true, serving: 'cpu', isFallback: false, says: [false, false] },
-  {
-    backend: ['--gpu-device=-1'],
-    isBuilt: true,
-    hasDevice: true,
-    serving: 'cpu',
-    isFallback: false,
-    says: [false, false],
-  },
-  { backend: cuda, isBuilt: true, hasDevice: true, serving: 'cuda', isFallback: false, says: [false, true] },
-];
+const REASONS: Readonly<Record<string, RegExp>> = {
+  'not built': /cuda-runner is not built: .*not-built does not exist; "make cuda-runner" builds it/,
+  absent: /No CUDA device was found/,
+};
+/** flags; built, with a device; what serves, falling back; why; what the log says. */
+const CASES = `
+  ; ; cpu; not built;
+  --backend auto; device; cpu fallback; not built; falling back
+  ; built device; cuda; ; initialized
+  --backend auto; built; cpu fallback; absent; falling back
+  --backend cpu; ; cpu; ;
+  --backend cpu; built device; cpu; ;
+  --gpu-device=-1; built device; cpu; ;
+  --backend cuda; built device; cuda; ; initialized`;
 
 test('each backend, built or not, with a device or without: what serves, what is said, and that nothing crashed', async () => {
-  await inParallel(cases, async ({ backend, isBuilt, hasDevice, serving, reason, isFallback, says }) => {
-    await world(isBuilt, async (it) => {
-      it.runners.setDevice(hasDevice);
-      await served(it, backend, async (gateway) => {
-        const what = `${backend.join(' ')} ${isBuilt} ${hasDevice}: ${gateway.log}`;
+  await inParallel(CASES.trim().split('\n'), async (line) => {
+    const [flags = '', there = '', serves = '', why = '', says = ''] = line
+      .split(';')
+      .map((word) => word.trim());
+    const [serving, isFallback] = [serves.split(' ')[0], serves.endsWith('fallback')];
+    await world(there.includes('built'), async (it) => {
+      it.runners.setDevice(there.includes('device'));
+      await served(it, flags.split(' ').filter(Boolean), async (gateway) => {
+        const what = `${line}: ${gateway.log}`;
+        const reason = REASONS[why];
         await gateway.ready();
         const found = await backendOf(gateway);
         assert.equal([found.serving, found.is_fallback], [serving, isFallback], what);
         if (reason === undefined) assert.is(found.reason, null, what);
         else assert.match(found.reason ?? '', reason, what);
-        await assertTexts(gateway, says);
+        await assertTexts(gateway, [says === 'falling back', says === 'initialized']);
         assert.is(await answer(gateway, it.model, 1, 20), undefined, what);
         assert.is(it.runners.numCudaStarts(), serving === 'cuda' ? 1 : 0, what);
         assert.is((await gateway.health()).runner.restarts, 0, what);
@@ -274,33 +238,32 @@ test('offline, the same choice: auto answers by the CPU and says so, cuda ends w
 });
 
 test('settings that are read again may name another backend; what is not built changes nothing', async () => {
-  await withDirectory(async (directory) => {
-    const model = writeLlama(directory, 'a');
-    const { cpuRunner, cudaRunner } = emulatedRunners(directory);
-    const settings = { runner: cpuRunner, 'cuda-runner': cudaRunner };
-    const config = directory.write('config.json', JSON.stringify({ ...settings, backend: 'cuda' }));
-    const gateway = await (await Gateway.start(model, ['--config', config])).ready();
-    try {
-      // The emulated device takes several times longer for this many tokens than the next runner takes to become ready.
-      const open = answer(gateway, model, 1, 2000);
-      await gateway.healthWhere(({ runner }) => runner.open_requests === 1, 'The stream');
-      // The later request has all its tokens, so the stream has some.
-      await answer(gateway, model, 2, 5);
-      directory.write('config.json', JSON.stringify({ ...settings, backend: 'cpu' }));
-      assert.is((await gateway.post('/runner/restart', { wait: true })).status, 200);
-      assert.is((await backendOf(gateway)).serving, 'cpu');
-      directory.write(
-        'config.json',
-        JSON.stringify({ ...settings, 'cuda-runner': '/nowhere', backend: 'cuda' }),
-      );
-      const refused = await gateway.post('/runner/restart', { wait: true });
-      assert.is(refused.status, 409);
-      assert.match(await refused.text(), '/nowhere does not exist');
-      assert.is(await open, undefined, 'moved from one device to the other, and not marked');
-    } finally {
-      await gateway.stop();
-    }
-  });
+  const directory = temporaryDirectory();
+  const model = writeLlama(directory, 'a');
+  const { cpuRunner, cudaRunner } = emulatedRunners(directory);
+  const settings = { runner: cpuRunner, 'cuda-runner': cudaRunner };
+  const config = directory.write('config.json', JSON.stringify({ ...settings, backend: 'cuda' }));
+  const gateway = await (await Gateway.start(model, ['--config', config])).ready();
+  try {
+    // The emulated device takes several times longer for this many tokens than the next runner takes to become ready.
+    const open = answer(gateway, model, 1, 2000);
+    await gateway.healthWhere(({ runner }) => runner.open_requests === 1, 'The stream');
+    // The later request has all its tokens, so the stream has some.
+    await answer(gateway, model, 2, 5);
+    directory.write('config.json', JSON.stringify({ ...settings, backend: 'cpu' }));
+    assert.is((await gateway.post('/runner/restart', { wait: true })).status, 200);
+    assert.is((await backendOf(gateway)).serving, 'cpu');
+    directory.write(
+      'config.json',
+      JSON.stringify({ ...settings, 'cuda-runner': '/nowhere', backend: 'cuda' }),
+    );
+    const refused = await gateway.post('/runner/restart', { wait: true });
+    assert.is(refused.status, 409);
+    assert.match(await refused.text(), '/nowhere does not exist');
+    assert.is(await open, undefined, 'moved from one device to the other, and not marked');
+  } finally {
+    await gateway.stop();
+  }
 });
 
 test.run();

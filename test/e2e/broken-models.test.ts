@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import {
   closeSync,
   copyFileSync,
@@ -15,9 +14,11 @@ import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { loadModel } from '../../gateway/models/model-slot.ts';
-import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
+import { u64 } from '../fixtures/gguf-writer.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
+import { cpuRunner } from '../fixtures/ran.ts';
 
 /** Damaged copies of the default model cause one clear sentence and the right status, and the gateway stays up. */
 
@@ -40,13 +41,8 @@ test.after.each(() => {
 
 /** Both readers must refuse the file: the runner, started by hand, and the gateway's own. */
 async function assertRefused(what: string, fault = /./): Promise<void> {
-  const { status, stderr, stdout } = spawnSync(
-    CPU_RUNNER,
-    ['generate', '--model', copy, '--tokens', '1', '--max-tokens', '1'],
-    {
-      encoding: 'utf8',
-    },
-  );
+  const args = ['--model', copy, '--tokens', '1', '--max-tokens', '1'];
+  const { status, stderr, stdout } = cpuRunner('generate', ...args);
   assert.is(status, BAD_MODEL, `${what}: ${stderr}`);
   assert.is(stdout, '', what);
   assert.match(stderr, /^cpu-runner: [^\n]+\n$/, `${what}: one sentence`);
@@ -67,12 +63,6 @@ function overwrite(position: number, bytes: Uint8Array): void {
   const file = openSync(copy, 'r+');
   writeSync(file, bytes, 0, bytes.length, position);
   closeSync(file);
-}
-
-function u64(value: bigint): Buffer {
-  const buffer = Buffer.alloc(8);
-  buffer.writeBigUInt64LE(value);
-  return buffer;
 }
 
 /** The position of the value of a metadata entry of fixed size: after the key and the four bytes of its type. */
@@ -180,18 +170,8 @@ test('a model that only the runner refuses is reported as well', async () => {
 
 test('changing a single weight changes the text', async () => {
   const greedy = (): string => {
-    const args = [
-      'generate',
-      '--model',
-      copy,
-      '--tokens',
-      '504,33059,40061',
-      '--max-tokens',
-      '32',
-      '--temperature',
-      '0',
-    ];
-    return spawnSync(CPU_RUNNER, args, { encoding: 'utf8' }).stdout;
+    const prompt = ['--tokens', '504,33059,40061', '--max-tokens', '32', '--temperature', '0'];
+    return cpuRunner('generate', '--model', copy, ...prompt).stdout;
   };
   const before = greedy();
   assert.is(before, greedy());

@@ -1,5 +1,5 @@
 /** As many clients as are allowed, with a runner that is faster than any model, or with clients that read almost nothing. */
-import { readFileSync } from 'node:fs';
+
 import { loadavg } from 'node:os';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { suite } from 'uvu';
@@ -7,9 +7,10 @@ import * as assert from 'uvu/assert';
 import { writeFakeModel } from '../fixtures/fake-model-file.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { pollHealthAndWork } from '../fixtures/health-poller.ts';
+import { residentBytes } from '../fixtures/process-memory.ts';
 import { RawClient } from '../fixtures/raw-client.ts';
 import { fakeRunner } from '../fixtures/stand-in-runners.ts';
-import { withDirectory } from '../fixtures/supervised.ts';
+import { temporaryDirectory } from '../fixtures/supervised.ts';
 import { until } from '../fixtures/within.ts';
 
 const test = suite('crowds');
@@ -28,23 +29,17 @@ async function withGateway(
   flags: readonly string[],
   run: (gateway: Gateway, port: number) => Promise<void>,
 ): Promise<void> {
-  await withDirectory(async (directory) => {
-    const model = writeFakeModel(directory, 'model');
-    const runner = fakeRunner(directory, '--model', `${model}.identity`, ...runnerFlags);
-    const drain = ['--drain-timeout-sec', '1'];
-    const gateway = await Gateway.start(model, ['--backend', 'cpu', '--runner', runner, ...drain, ...flags]);
-    try {
-      await gateway.ready();
-      await run(gateway, Number(new URL(gateway.url).port));
-    } finally {
-      await gateway.stop();
-    }
-  });
-}
-
-function residentBytes(gateway: Gateway): number {
-  const status = readFileSync(`/proc/${gateway.process.pid}/status`, 'utf8');
-  return 1024 * Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]);
+  const directory = temporaryDirectory();
+  const model = writeFakeModel(directory, 'model');
+  const runner = fakeRunner(directory, '--model', `${model}.identity`, ...runnerFlags);
+  const drain = ['--drain-timeout-sec', '1'];
+  const gateway = await Gateway.start(model, ['--backend', 'cpu', '--runner', runner, ...drain, ...flags]);
+  try {
+    await gateway.ready();
+    await run(gateway, Number(new URL(gateway.url).port));
+  } finally {
+    await gateway.stop();
+  }
 }
 
 async function connected(port: number, count: number): Promise<RawClient[]> {
@@ -123,7 +118,7 @@ const readers: readonly {
 for (const { what, path, body, maxBytes } of readers) {
   test(`${NUM_READERS} clients that read next to nothing of ${what} cost no more memory than the bounds say`, async () => {
     await withGateway(['--max-num-seqs', '256'], [], async (gateway, port) => {
-      const beforeBytes = residentBytes(gateway);
+      const beforeBytes = residentBytes(gateway.process.pid as number);
       let peakBytes = beforeBytes;
       const clients = await connected(port, NUM_READERS);
       for (const [job, client] of clients.entries()) {
@@ -138,7 +133,7 @@ for (const { what, path, body, maxBytes } of readers) {
       const end = performance.now() + READ_MS;
       while (performance.now() < end) {
         for (const { socket } of clients) socket.read(READ_BYTES);
-        peakBytes = Math.max(peakBytes, residentBytes(gateway));
+        peakBytes = Math.max(peakBytes, residentBytes(gateway.process.pid as number));
         await elapsed(READ_EVERY_MS);
       }
       for (const { socket } of clients) socket.destroy();
@@ -146,7 +141,7 @@ for (const { what, path, body, maxBytes } of readers) {
       const who = `${NUM_READERS} readers of ${what}, ${numAnswered} of them answered`;
       console.log(`${who}: the gateway has ${before} MiB, and ${grown} MiB more at most`);
       assert.ok(peakBytes - beforeBytes <= maxBytes, `${grown} MiB more`);
-      await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'the end of all requests');
+      await gateway.idle();
     });
   });
 }

@@ -1,7 +1,7 @@
-import { spawnSync } from 'node:child_process';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { CPU_RUNNER, CUDA_RUNNER_EMULATED, TINY_MODEL } from '../fixtures/default-model.ts';
+import { type Ran, ran } from '../fixtures/ran.ts';
 
 /** A device with too little memory: all memory is requested before the first step, and an error names what is missing. */
 
@@ -13,20 +13,10 @@ const ALLOCATION_BYTES = 256;
 
 const test = suite('device memory');
 
-function generate(memoryBytes: number): { readonly status: number | null; readonly stderr: string } {
-  const args = [
-    'generate',
-    '--model',
-    TINY_MODEL,
-    '--tokens',
-    '1,2,3',
-    '--max-tokens',
-    '2',
-    '--temperature',
-    '0.8',
-  ];
-  const env = { ...process.env, RUNNEL_EMULATOR_MEMORY_BYTES: String(memoryBytes) };
-  return spawnSync(CUDA_RUNNER_EMULATED, args, { encoding: 'utf8', env });
+function generate(memoryBytes: number): Ran {
+  const prompt = ['--tokens', '1,2,3', '--max-tokens', '2', '--temperature', '0.8'];
+  const env = { RUNNEL_EMULATOR_MEMORY_BYTES: String(memoryBytes) };
+  return ran(CUDA_RUNNER_EMULATED, ['generate', '--model', TINY_MODEL, ...prompt], env);
 }
 
 test('a start without enough memory exits with needed and available bytes, or serves', () => {
@@ -64,27 +54,11 @@ test('a KV cache that does not fit is refused with the size it needs', () => {
 });
 
 test('bench reports device memory besides the KV cache: weights and step buffers', () => {
-  const bench = [
-    'bench',
-    '--model',
-    TINY_MODEL,
-    '--prompt',
-    '8',
-    '--generate',
-    '4',
-    '--batch',
-    '2',
-    '--json',
-    // The buffers of a step depend on the context, and the context on the cache unless it is given.
-    '--max-model-len',
-    '64',
-  ];
-  const small = spawnSync(CUDA_RUNNER_EMULATED, [...bench, '--num-kvcache-blocks', '2'], {
-    encoding: 'utf8',
-  });
-  const large = spawnSync(CUDA_RUNNER_EMULATED, [...bench, '--num-kvcache-blocks', '4'], {
-    encoding: 'utf8',
-  });
+  const work = ['--prompt', '8', '--generate', '4', '--batch', '2', '--json'];
+  // The buffers of a step depend on the context, and the context on the cache unless it is given.
+  const bench = ['bench', '--model', TINY_MODEL, ...work, '--max-model-len', '64'];
+  const small = ran(CUDA_RUNNER_EMULATED, [...bench, '--num-kvcache-blocks', '2']);
+  const large = ran(CUDA_RUNNER_EMULATED, [...bench, '--num-kvcache-blocks', '4']);
   const bytesOf = ({ stdout, stderr }: typeof small): Record<string, number> => {
     assert.ok(stdout !== '', stderr);
     return JSON.parse(stdout) as Record<string, number>;
@@ -92,7 +66,7 @@ test('bench reports device memory besides the KV cache: weights and step buffers
   const { weights_bytes: weights = 0, device_bytes_beside_kv_cache: beside = 0 } = bytesOf(small);
   assert.ok(weights > 0 && beside > weights, `${weights} of ${beside}`);
   assert.is(bytesOf(large).device_bytes_beside_kv_cache, beside, 'whatever the cache');
-  const onCpu = spawnSync(CPU_RUNNER, [...bench, '--num-kvcache-blocks', '2'], { encoding: 'utf8' });
+  const onCpu = ran(CPU_RUNNER, [...bench, '--num-kvcache-blocks', '2']);
   assert.not.match(onCpu.stdout, 'beside_kv_cache');
 });
 

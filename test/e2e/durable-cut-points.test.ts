@@ -4,11 +4,11 @@
  * tools; each of these is met before, in and behind its own marks.
  */
 import { readFileSync } from 'node:fs';
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { Model } from '../../gateway/models/model.ts';
 import { loadModel } from '../../gateway/models/model-slot.ts';
 import type { GenerateRequest, GenerationHandle, Runner, TokenSink } from '../../gateway/runner/runner.ts';
+import { closingSuite } from '../fixtures/closing-suite.ts';
 import { TINY_MODEL } from '../fixtures/default-model.ts';
 import { type DurableApp, durableApp, journalFolder } from '../fixtures/durable.ts';
 import { withChatTemplate } from '../fixtures/gguf-template.ts';
@@ -120,16 +120,12 @@ function plain(events: readonly SseEvent[]): string {
     .join('\n');
 }
 
-const test = suite('durable cut points');
+const test = closingSuite('durable cut points');
 
 let model: Model;
-const apps: DurableApp[] = [];
 test.before(async () => {
   const gguf = withChatTemplate(readFileSync(TINY_MODEL), thinkingTemplate);
   model = await loadModel(temporaryFolder().write('thinking.gguf', gguf));
-});
-test.after.each(async () => {
-  for (const { jobs } of apps.splice(0)) await jobs.stop();
 });
 test.after(() => {
   model.tokenizer.close();
@@ -159,10 +155,8 @@ for (const [name, kind] of Object.entries(kinds)) {
   });
 }
 
-async function appOver(folder: string, runner: Runner): Promise<DurableApp> {
-  const app = await durableApp(folder, { model: () => model, runner });
-  apps.push(app);
-  return app;
+function appOver(folder: string, runner: Runner): Promise<DurableApp> {
+  return durableApp(folder, { model: () => model, runner });
 }
 
 /** The events that a client has of both processes. */

@@ -1,10 +1,9 @@
 import { copyFileSync, readdirSync, statSync, utimesSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import OpenAI, { NotFoundError } from 'openai';
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { pacedRunner, TINY_MODEL } from '../fixtures/default-model.ts';
-import { Gateway, isAlive } from '../fixtures/gateway.ts';
+import { Gateway, gatewaySuite, isAlive } from '../fixtures/gateway.ts';
 import { Random } from '../fixtures/random.ts';
 import { follow, type Returning } from '../fixtures/returning-client.ts';
 import { readEvents, type SseEvent } from '../fixtures/sse.ts';
@@ -30,14 +29,7 @@ const STEP_MS = 4;
 /** In which a runner ends whose gateway was killed. */
 const ORPHAN_MS = 1000;
 
-const test = suite<{ gateways: Gateway[] }>('durable');
-
-test.before.each((context) => {
-  context.gateways = [];
-});
-test.after.each(async ({ gateways }) => {
-  for (const gateway of gateways) await gateway.stop('SIGKILL');
-});
+const test = gatewaySuite('durable', 'SIGKILL');
 
 type Body = Readonly<Record<string, unknown>>;
 
@@ -179,16 +171,13 @@ function told(events: readonly SseEvent[]): string {
     .join('\n');
 }
 
-test(`${KILLS} kills of the gateway leave no runner, its port free, and no byte of ${NUM_STREAMS} durable streams changed`, async ({
-  gateways,
-}) => {
+test(`${KILLS} kills of the gateway leave no runner, its port free, and no byte of ${NUM_STREAMS} durable streams changed`, async () => {
   const random = new Random(SEED === undefined ? undefined : Number(SEED));
   const journal = join(temporaryFolder().path, 'journal');
   const runner = pacedRunner(STEP_MS);
   const start = async (port: string): Promise<Gateway> => {
     const args = ['--port', port, '--threads', '1', '--journal-dir', journal, '--runner', runner];
     const gateway = await Gateway.startOn(TINY_MODEL, args);
-    gateways.splice(0, gateways.length, gateway);
     return gateway;
   };
   let gateway = await (await start('0')).ready();
@@ -260,14 +249,11 @@ test(`${KILLS} kills of the gateway leave no runner, its port free, and no byte 
     assert.is(statSync(join(journal, name)).mode & 0o077, 0, `others may not read ${name}`);
 });
 
-test('a job continues without its client and through SIGTERM, and its answer is kept', async ({
-  gateways,
-}) => {
+test('a job continues without its client and through SIGTERM, and its answer is kept', async () => {
   const journal = join(temporaryFolder().path, 'journal');
   const start = async (): Promise<Gateway> => {
     const args = ['--threads', '1', '--journal-dir', journal];
     const gateway = await (await Gateway.start(TINY_MODEL, args)).ready();
-    gateways.push(gateway);
     return gateway;
   };
   let gateway = await start();
@@ -294,12 +280,9 @@ test('a job continues without its client and through SIGTERM, and its answer is 
   assert.equal(rest, events.slice(6));
 });
 
-test('OpenAI’s client begins, leaves, finds, reads on, cancels and deletes responses in the background', async ({
-  gateways,
-}) => {
+test('OpenAI’s client begins, leaves, finds, reads on, cancels and deletes responses in the background', async () => {
   const args = ['--threads', '1', '--journal-dir', join(temporaryFolder().path, 'journal')];
   const gateway = await (await Gateway.start(TINY_MODEL, args)).ready();
-  gateways.push(gateway);
   const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'unused', maxRetries: 0 });
   const asked = {
     model: MODEL,
@@ -342,16 +325,13 @@ test('OpenAI’s client begins, leaves, finds, reads on, cancels and deletes res
   );
 });
 
-test('a job whose model has changed meanwhile ends with an error that says so, and with no other token', async ({
-  gateways,
-}) => {
+test('a job whose model has changed meanwhile ends with an error that says so, and with no other token', async () => {
   const folder = temporaryFolder().path;
   const model = join(folder, 'model.gguf');
   copyFileSync(TINY_MODEL, model);
   const start = async (): Promise<Gateway> => {
     const args = ['--threads', '1', '--journal-dir', join(folder, 'journal')];
     const gateway = await (await Gateway.start(model, args)).ready();
-    gateways.push(gateway);
     return gateway;
   };
   let gateway = await start();

@@ -34,18 +34,8 @@ function goldenFile(name: string): string {
   return fileURLToPath(new URL(`../golden/models/${name}`, import.meta.url));
 }
 
-let gateway: Gateway;
-let openai: OpenAI;
-
-test.before(async () => {
-  gateway = await (
-    await Gateway.start(MODEL, [...FLAGS, '--backend', 'cpu', '--runner', CPU_RUNNER])
-  ).ready();
-  openai = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
-});
-test.after(async () => {
-  await gateway?.stop();
-});
+const gateway = await Gateway.during(test, MODEL, [...FLAGS, '--backend', 'cpu', '--runner', CPU_RUNNER]);
+const openai = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
 
 function ofLengthOne(vector: readonly number[]): number[] {
   const length = Math.hypot(...vector);
@@ -189,7 +179,7 @@ test('a client that leaves takes its texts back', async () => {
   await gateway.healthWhere(({ runner }) => runner.open_requests > 0, 'the texts to be with the runner');
   controller.abort();
   assert.instance(await ended, OpenAI.APIUserAbortError);
-  await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'the texts to be taken back');
+  await gateway.idle();
   await until(10_000, 'the cache to be free', async () => {
     const { runner } = await gateway.health();
     return runner.kv_blocks_free === runner.kv_blocks;

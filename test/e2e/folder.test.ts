@@ -1,19 +1,15 @@
 /** A model in a folder with Hugging Face's layout, from the gateway's tokenizer to the runner's weights. */
-import { spawnSync } from 'node:child_process';
+
 import { cpSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { cpuRunner, runnel } from '../fixtures/ran.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 
 const test = suite('model folders');
 const folder = temporaryFolder();
 const models = 'test/golden/models';
-
-function runnel(...args: string[]) {
-  const { status, stdout, stderr } = spawnSync('node', ['gateway/runnel.js', ...args], { encoding: 'utf8' });
-  return { status, stdout, stderr };
-}
 
 test('a folder answers as the GGUF file of the same weights, also quantised', () => {
   for (const name of ['qwen2', 'gpt2', 'llama3']) {
@@ -38,7 +34,7 @@ test('a folder whose weights are a pickle is refused by gateway and runner in th
     `The model ${path} cannot be used: its weights are a pickle (pytorch_model.bin), which can run programs ` +
     'when it is read; fetch or convert them as safetensors.';
   const byGateway = runnel('generate', '--model', path, 'x');
-  const byRunner = spawnSync('build/cpu-runner', ['inspect', '--model', path], { encoding: 'utf8' });
+  const byRunner = cpuRunner('inspect', '--model', path);
   for (const { status, stderr } of [byGateway, byRunner]) {
     assert.is(status, 65);
     assert.ok(stderr.includes(sentence), stderr);

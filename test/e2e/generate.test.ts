@@ -1,4 +1,4 @@
-import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,16 +6,12 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { childNamed } from '../fixtures/child-processes.ts';
 import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { runnel } from '../fixtures/ran.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { until, within } from '../fixtures/within.ts';
 
 const test = suite('generate');
 const folder = temporaryFolder();
-
-function runnel(...args: string[]) {
-  const { status, stdout, stderr } = spawnSync('node', ['gateway/runnel.js', ...args], { encoding: 'utf8' });
-  return { status, stdout, stderr };
-}
 
 const PATIENCE_MS = 30_000;
 

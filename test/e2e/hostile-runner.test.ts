@@ -11,7 +11,7 @@ import { writeFakeModel } from '../fixtures/fake-model-file.ts';
 import { Gateway, isAlive } from '../fixtures/gateway.ts';
 import { type DelaysAndWork, pollHealthAndWork } from '../fixtures/health-poller.ts';
 import { fakeRunner } from '../fixtures/stand-in-runners.ts';
-import { type Directory, withDirectory } from '../fixtures/supervised.ts';
+import { type Directory, temporaryDirectory } from '../fixtures/supervised.ts';
 import { until } from '../fixtures/within.ts';
 
 const FLOOD_MS = 1000 * Number(process.env.RUNNEL_TEST_FLOOD_SECONDS ?? 1);
@@ -101,41 +101,40 @@ async function ask(gateway: Gateway, jobId: string): Promise<void> {
 
 for (const [name, { kinds, violation }] of Object.entries(attacks)) {
   test(`a flood of ${name}: /health answers, SIGTERM works, the runner is stopped`, async () => {
-    await withDirectory(async (directory) => {
-      const { gateway, flood } = await attacked(directory, kinds[0] ?? '');
-      const pids = new Set<number>();
-      const lastsMs = Math.max(MIN_KIND_MS, FLOOD_MS / kinds.length);
-      try {
-        for (const kind of kinds) {
-          const { count, p50Ms, p99Ms, numFailed, workMs } = await flood(kind, lastsMs);
-          const figures = `p50 ${p50Ms.toFixed(1)} ms, p99 ${p99Ms.toFixed(1)} ms of ${count}, ${workMs.toFixed(1)} ms of work between two`;
-          console.log(
-            `${Math.round(lastsMs / 1000)} seconds of ${kind}: /health ${figures}, load ${loadavg()[0]?.toFixed(1)}`,
-          );
-          assert.is(numFailed, 0, kind);
-          assert.ok(workMs <= MAX_WORK_MS, `${kind}: ${figures}`);
-          for (const [, pid] of gateway.log.matchAll(
-            /"event":"model_load_start","pid":(\d+)|"pid":(\d+),"start"/g,
-          ))
-            if (pid !== undefined) pids.add(Number(pid));
-        }
-        // A runner that is blocked writing its log may send a heartbeat too late on a busy machine. That is no violation.
-        if (violation === undefined)
-          assert.equal(
-            endsOf(gateway.log).filter((end) => !isSilence(end)),
-            [],
-          );
-        else await until(PATIENCE_MS, 'the end of a runner', () => violation.test(gateway.log));
-      } finally {
-        const begin = performance.now();
-        const { code } = await gateway.stop();
-        const tookMs = performance.now() - begin;
-        console.log(`SIGTERM in a flood of ${name}: ${tookMs.toFixed(0)} ms`);
-        assert.is(code, 0, gateway.log.slice(-2000));
+    const directory = temporaryDirectory();
+    const { gateway, flood } = await attacked(directory, kinds[0] ?? '');
+    const pids = new Set<number>();
+    const lastsMs = Math.max(MIN_KIND_MS, FLOOD_MS / kinds.length);
+    try {
+      for (const kind of kinds) {
+        const { count, p50Ms, p99Ms, numFailed, workMs } = await flood(kind, lastsMs);
+        const figures = `p50 ${p50Ms.toFixed(1)} ms, p99 ${p99Ms.toFixed(1)} ms of ${count}, ${workMs.toFixed(1)} ms of work between two`;
+        console.log(
+          `${Math.round(lastsMs / 1000)} seconds of ${kind}: /health ${figures}, load ${loadavg()[0]?.toFixed(1)}`,
+        );
+        assert.is(numFailed, 0, kind);
+        assert.ok(workMs <= MAX_WORK_MS, `${kind}: ${figures}`);
+        for (const [, pid] of gateway.log.matchAll(
+          /"event":"model_load_start","pid":(\d+)|"pid":(\d+),"start"/g,
+        ))
+          if (pid !== undefined) pids.add(Number(pid));
       }
-      assert.ok(pids.size > 0, 'runners were started');
-      assert.equal([...pids].filter(isAlive), [], 'no runner is left');
-    });
+      // A runner that is blocked writing its log may send a heartbeat too late on a busy machine. That is no violation.
+      if (violation === undefined)
+        assert.equal(
+          endsOf(gateway.log).filter((end) => !isSilence(end)),
+          [],
+        );
+      else await until(PATIENCE_MS, 'the end of a runner', () => violation.test(gateway.log));
+    } finally {
+      const begin = performance.now();
+      const { code } = await gateway.stop();
+      const tookMs = performance.now() - begin;
+      console.log(`SIGTERM in a flood of ${name}: ${tookMs.toFixed(0)} ms`);
+      assert.is(code, 0, gateway.log.slice(-2000));
+    }
+    assert.ok(pids.size > 0, 'runners were started');
+    assert.equal([...pids].filter(isAlive), [], 'no runner is left');
   });
 }
 

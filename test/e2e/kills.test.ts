@@ -21,18 +21,11 @@ const STOP_LENGTH = 6;
 const LAST_KILL_AT = 0.4;
 const HEALTH_INTERVAL_MS = 50;
 
-let gateway: Gateway;
-let requests: readonly VariedRequest[];
 const test = suite('kills');
 
-test.before(async () => {
-  gateway = await (await Gateway.start(DEFAULT_MODEL)).ready();
-  const [first, ...others] = variedRequests(basename(DEFAULT_MODEL, '.gguf'), NUM_TOKENS);
-  requests = [await withStopText(first as VariedRequest), ...others.slice(0, NUM_STREAMS - 1)];
-});
-test.after(async () => {
-  await gateway?.stop();
-});
+const gateway = await Gateway.during(test, DEFAULT_MODEL);
+const [first, ...others] = variedRequests(basename(DEFAULT_MODEL, '.gguf'), NUM_TOKENS);
+const requests = [await withStopText(first as VariedRequest), ...others.slice(0, NUM_STREAMS - 1)];
 
 /** Adds a stop text that the last tokens complete. It does not count before `min_tokens`. */
 async function withStopText({ name, path, body }: VariedRequest): Promise<VariedRequest> {

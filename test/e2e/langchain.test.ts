@@ -16,15 +16,8 @@ import { toolTemplate } from '../fixtures/tool-template.ts';
 const test = suite('LangChain');
 const folder = temporaryFolder();
 
-let gateway: Gateway;
-
-test.before(async () => {
-  const path = folder.write('tools.gguf', withChatTemplate(readFileSync(DEFAULT_MODEL), toolTemplate));
-  gateway = await (await Gateway.start(path)).ready();
-});
-test.after(async () => {
-  await gateway?.stop();
-});
+const path = folder.write('tools.gguf', withChatTemplate(readFileSync(DEFAULT_MODEL), toolTemplate));
+const gateway = await Gateway.during(test, path);
 
 const question = 'What is the capital of France?';
 
@@ -44,16 +37,15 @@ test('answers, whole and streamed alike, also from a runner that is killed withi
   const whole = await model.invoke(question);
   assert.match(whole.text, 'Paris');
   let text = '';
-  let killed: number | null = null;
+  let isKilled = false;
   for await (const chunk of await model.stream(question)) {
     text += chunk.text;
-    if (killed !== null || text === '') continue;
-    killed = (await gateway.health()).runner.pid;
-    assert.ok(killed !== null);
-    process.kill(killed, 'SIGKILL');
+    if (isKilled || text === '') continue;
+    isKilled = true;
+    await gateway.killRunner();
   }
   assert.is(text, whole.text);
-  await gateway.healthWhere(({ runner }) => runner.pid !== killed, 'The notice of the death');
+  assert.ok(isKilled);
   assert.is((await model.batch([question, question])).length, 2);
 });
 
@@ -120,7 +112,7 @@ test('ends the work of a stream that it aborts', async () => {
       if (text !== '') controller.abort();
   };
   assert.instance(await read().catch((thrown: unknown) => thrown), Error);
-  await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'the aborted request to end');
+  await gateway.idle();
 });
 
 test.run();

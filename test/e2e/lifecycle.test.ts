@@ -1,29 +1,21 @@
 import { execFile, execFileSync } from 'node:child_process';
 import { promisify } from 'node:util';
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
-import { Gateway, isAlive } from '../fixtures/gateway.ts';
+import { Gateway, gatewaySuite, isAlive } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
+import { runnel } from '../fixtures/ran.ts';
 import { until } from '../fixtures/within.ts';
 
-const test = suite<{ gateways: Gateway[] }>('lifecycle');
+const test = gatewaySuite('lifecycle');
 
-test.before.each((context) => {
-  context.gateways = [];
-});
-test.after.each(async ({ gateways }) => {
-  for (const gateway of gateways) await gateway.stop();
-});
-
-async function started(gateways: Gateway[], args: string[] = []): Promise<Gateway> {
+async function started(args: string[] = []): Promise<Gateway> {
   const gateway = await Gateway.start(DEFAULT_MODEL, args);
-  gateways.push(gateway);
   return gateway.ready();
 }
 
-test('the commands of the first day work as they were written', async ({ gateways }) => {
-  const { url } = await started(gateways);
+test('the commands of the first day work as they were written', async () => {
+  const { url } = await started();
   const health = execFileSync('curl', ['-s', `${url}/health`], { encoding: 'utf8' });
   assert.match(health, /"status":"healthy","model_loaded":true,"vram_bytes":0,"memory_type":"cpu"/);
   const body = '{"job_id":"test","prompt":"Hello","max_tokens":10}';
@@ -40,8 +32,8 @@ test('the commands of the first day work as they were written', async ({ gateway
   assert.ok(isWhole, stream);
 });
 
-test('tokens come one by one, not at the end', async ({ gateways }) => {
-  const gateway = await started(gateways);
+test('tokens come one by one, not at the end', async () => {
+  const gateway = await started();
   const arrivals: number[] = [];
   const response = await gateway.post('/execute', {
     job_id: 'a',
@@ -58,8 +50,8 @@ test('tokens come one by one, not at the end', async ({ gateways }) => {
   assert.ok(last - middle > (last - first) / 10, 'and so does the second');
 });
 
-test('a 64-bit seed reaches the sampler unchanged', async ({ gateways }) => {
-  const gateway = await started(gateways);
+test('a 64-bit seed reaches the sampler unchanged', async () => {
+  const gateway = await started();
   const prompt = 'The weather today is';
   const sample = async (seed: string): Promise<string> => {
     const body = `{"job_id":"${seed}","prompt":"${prompt}","max_tokens":24,"temperature":1,"seed":${seed}}`;
@@ -91,10 +83,8 @@ test('a 64-bit seed reaches the sampler unchanged', async ({ gateways }) => {
   assert.is(texts.size, 3, 'seeds that a double would round to one are three');
 });
 
-test('a KV cache smaller than the context announces what it holds, and chats by default', async ({
-  gateways,
-}) => {
-  const gateway = await started(gateways, ['--kv-cache-bytes', '5000000']);
+test('a KV cache smaller than the context announces what it holds, and chats by default', async () => {
+  const gateway = await started(['--kv-cache-bytes', '5000000']);
   const { context_length } = (await (await fetch(`${gateway.url}/health`)).json()) as {
     context_length: number;
   };
@@ -103,8 +93,8 @@ test('a KV cache smaller than the context announces what it holds, and chats by 
   assert.is((await gateway.post('/v1/chat/completions', body)).status, 200);
 });
 
-test('a client that leaves frees its place in the runner', async ({ gateways }) => {
-  const gateway = await started(gateways);
+test('a client that leaves frees its place in the runner', async () => {
+  const gateway = await started();
   const leave = new AbortController();
   const response = await gateway.post(
     '/execute',
@@ -116,13 +106,11 @@ test('a client that leaves frees its place in the runner', async ({ gateways }) 
     () => assert.unreachable('the stream was left'),
     () => {},
   );
-  await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'the request to be gone');
+  await gateway.idle();
 });
 
-test('SIGTERM lets open streams finish, refuses new requests, and exits 0 without leaving a runner', async ({
-  gateways,
-}) => {
-  const gateway = await started(gateways);
+test('SIGTERM lets open streams finish, refuses new requests, and exits 0 without leaving a runner', async () => {
+  const gateway = await started();
   const { pid } = (await gateway.health()).runner;
   let refused: Promise<Response> | undefined;
   const response = await gateway.post('/execute', {
@@ -143,8 +131,8 @@ test('SIGTERM lets open streams finish, refuses new requests, and exits 0 withou
   assert.not(isAlive(pid ?? 0));
 });
 
-test('a gateway killed with SIGKILL takes its runner with it', async ({ gateways }) => {
-  const gateway = await started(gateways);
+test('a gateway killed with SIGKILL takes its runner with it', async () => {
+  const gateway = await started();
   const { pid } = (await gateway.health()).runner;
   void gateway
     .post('/execute', { job_id: 'a', prompt: 'Once', max_tokens: 2000, temperature: 0 })
@@ -154,20 +142,13 @@ test('a gateway killed with SIGKILL takes its runner with it', async ({ gateways
   await until(1000, 'The end of the runner', () => !isAlive(pid ?? 0));
 });
 
-test('a port in use is reported, with status 1', async ({ gateways }) => {
-  const { url } = await started(gateways);
+test('a port in use is reported, with status 1', async () => {
+  const { url } = await started();
   const port = new URL(url).port;
-  try {
-    execFileSync('node', ['gateway/runnel.js', 'serve', '--model', DEFAULT_MODEL, '--port', port], {
-      stdio: 'pipe',
-    });
-    assert.unreachable('the port is taken');
-  } catch (error) {
-    const { status, stderr } = error as { status: number; stderr: Buffer };
-    assert.is(status, 1);
-    assert.match(stderr.toString(), `Failed to bind to 127.0.0.1:${port}`);
-    assert.match(stderr.toString(), 'choose another --port');
-  }
+  const { status, stderr } = runnel('serve', '--model', DEFAULT_MODEL, '--port', port);
+  assert.is(status, 1);
+  assert.match(stderr, `Failed to bind to 127.0.0.1:${port}`);
+  assert.match(stderr, 'choose another --port');
 });
 
 test.run();

@@ -1,11 +1,12 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { privateBytes } from '../fixtures/process-memory.ts';
+import { cpuRunner } from '../fixtures/ran.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { within } from '../fixtures/within.ts';
 
@@ -25,12 +26,6 @@ interface Event {
     readonly kv_cache_type: string;
   };
   readonly step?: { readonly outputs: readonly { readonly finish_reason?: string }[] };
-}
-
-/** Memory of a process that is not backed by a file. */
-function privateBytes(pid: number | undefined): number {
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
-  return Number(/^RssAnon:\s+(\d+) kB$/m.exec(status)?.[1]) * 1024;
 }
 
 /**
@@ -65,7 +60,7 @@ test('a process whose KV cache is full is within its budget, by less than a twen
         fill(runner, ready.max_model_len - 1);
       }
       if (step?.outputs[0] === undefined) continue;
-      usedBytes = privateBytes(runner.pid);
+      usedBytes = privateBytes(runner.pid as number);
       runner.stdin.end();
     }
   };
@@ -76,15 +71,14 @@ test('a process whose KV cache is full is within its budget, by less than a twen
 });
 
 test('its recording is replayed with the cache that it had', () => {
-  const { status, stdout, stderr } = spawnSync(CPU_RUNNER, ['replay', recording], { encoding: 'utf8' });
+  const { status, stdout, stderr } = cpuRunner('replay', recording);
   assert.is(status, 0, stderr);
   assert.match(stdout, /, 1 tokens, all equal\.\n$/);
 });
 
 test('a budget beside --kv-cache-bytes, and a type there is none of, are refused by name', () => {
   const refusal = (...flags: string[]) => {
-    const args = ['generate', '--model', DEFAULT_MODEL, '--tokens', '1', ...flags];
-    const { status, stderr } = spawnSync(CPU_RUNNER, args, { encoding: 'utf8' });
+    const { status, stderr } = cpuRunner('generate', '--model', DEFAULT_MODEL, '--tokens', '1', ...flags);
     assert.is(status, 64);
     return stderr;
   };

@@ -4,16 +4,15 @@
  */
 import { readFileSync, renameSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { CPU_RUNNER, TINY_MODEL } from '../fixtures/default-model.ts';
-import { Gateway } from '../fixtures/gateway.ts';
+import { Gateway, gatewaySuite } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { within } from '../fixtures/within.ts';
 
 const PATIENCE_MS = 30_000;
-const test = suite<{ gateways: Gateway[] }>('model swap');
+const test = gatewaySuite('model swap');
 const folder = temporaryFolder();
 const model = join(folder.path, 'model.gguf');
 const next = join(folder.path, 'next.gguf');
@@ -25,14 +24,9 @@ const launcher = folder.write(
 );
 const original = readFileSync(join(dirname(TINY_MODEL), 'tiny-llama-f32.gguf'));
 
-test.before.each((context) => {
-  context.gateways = [];
+test.before.each(() => {
   renameSync(folder.write('first.gguf', original), model);
 });
-test.after.each(async ({ gateways }) => {
-  for (const gateway of gateways) await gateway.stop();
-});
-
 /** A file of the same size and vocabulary in which the signs of the last floats, which are weights, are flipped. */
 function withOtherWeights(): Buffer {
   const bytes = Buffer.from(original);
@@ -52,9 +46,8 @@ function withOtherVocabulary(): Buffer {
   return bytes;
 }
 
-async function start(context: { gateways: Gateway[] }, path: string): Promise<Gateway> {
+async function start(path: string): Promise<Gateway> {
   const gateway = await Gateway.start(path, ['--runner', launcher, '--threads', '1']);
-  context.gateways.push(gateway);
   return gateway.ready();
 }
 
@@ -77,13 +70,13 @@ for (const { what, bytes, differs } of [
   { what: 'with other weights', bytes: withOtherWeights(), differs: ['answer'] },
   { what: 'with another vocabulary', bytes: withOtherVocabulary(), differs: ['prompt', 'answer'] },
 ] as const) {
-  test(`a file ${what} that comes while the model is loaded is served as it is`, async (context) => {
-    const before = await servedBy(await start(context, model));
-    const alone = await servedBy(await start(context, folder.write(`alone ${what}.gguf`, bytes)));
+  test(`a file ${what} that comes while the model is loaded is served as it is`, async () => {
+    const before = await servedBy(await start(model));
+    const alone = await servedBy(await start(folder.write(`alone ${what}.gguf`, bytes)));
     for (const part of differs) assert.not.equal(alone[part], before[part], part);
 
     folder.write('next.gguf', bytes);
-    const gateway = await start(context, model);
+    const gateway = await start(model);
     assert.equal(await servedBy(gateway), alone);
     const { runner } = await gateway.health();
     assert.equal([runner.state, runner.restarts], ['ready', 1]);
@@ -93,9 +86,9 @@ for (const { what, bytes, differs } of [
     assert.not.match(gateway.log, 'model_file_differs');
   });
 
-  test(`a file ${what} that comes when the runner has died, or is replaced, is served as it is`, async (context) => {
-    const gateway = await start(context, model);
-    const alone = await servedBy(await start(context, folder.write(`alone ${what}.gguf`, bytes)));
+  test(`a file ${what} that comes when the runner has died, or is replaced, is served as it is`, async () => {
+    const gateway = await start(model);
+    const alone = await servedBy(await start(folder.write(`alone ${what}.gguf`, bytes)));
     folder.write('next.gguf', bytes);
     const { runner } = await gateway.health();
     process.kill(runner.pid as number, 'SIGKILL');
@@ -108,7 +101,7 @@ for (const { what, bytes, differs } of [
     folder.write('next.gguf', original);
     const replaced = await gateway.post('/runner/restart', { wait: true });
     assert.is(replaced.status, 200, await replaced.text());
-    assert.equal((await servedBy(gateway)).prompt, (await servedBy(await start(context, model))).prompt);
+    assert.equal((await servedBy(gateway)).prompt, (await servedBy(await start(model))).prompt);
   });
 }
 

@@ -1,15 +1,17 @@
-import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { packMsgpack } from '../../gateway/api/msgpack.ts';
+import { closingSuite } from '../fixtures/closing-suite.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { freePort } from '../fixtures/free-port.ts';
 import { Gateway, isAlive, stateOf } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
+import { PoolManager } from '../fixtures/pool-manager.ts';
+import { runnel } from '../fixtures/ran.ts';
 import { type RunnerWorld, runnerWorld } from '../fixtures/runner-worlds.ts';
 import { until, within } from '../fixtures/within.ts';
 
@@ -40,7 +42,7 @@ interface NativeHealth {
 function suiteOf(world: RunnerWorld): void {
   const { model } = world;
   const start = (args: string[]) => Gateway.startOn(model, ['--port', '0', ...args], { env: world.env });
-  const test = suite(`native API, ${world.name}`);
+  const test = closingSuite(`native API, ${world.name}`);
   let gateway: Gateway;
 
   const health = async (): Promise<NativeHealth> => (await gateway.health()) as unknown as NativeHealth;
@@ -62,10 +64,7 @@ function suiteOf(world: RunnerWorld): void {
   });
 
   test('the first specification’s commands work as they are written', async () => {
-    const server = createServer().listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const { port } = server.address() as AddressInfo;
-    await new Promise((resolve) => server.close(resolve));
+    const port = await freePort();
     const command = `npx runnel serve --worker-id test --model ${model} --port ${port} --callback-url http://localhost:9999`;
     const worker = spawn('sh', ['-c', `exec ${command}`], {
       cwd: ROOT,
@@ -329,11 +328,14 @@ function suiteOf(world: RunnerWorld): void {
   });
 
   test('a pool manager gets one callback, from a worker that already serves', async () => {
-    const manager = await poolManager(200);
+    const manager = await PoolManager.open();
+    const healths: Record<string, unknown>[] = [];
+    manager.onCall = async ({ uri }) => void healths.push(await (await fetch(`${uri}/health`)).json());
     const worker = await start(['--worker-id', 'w-7', '--callback-url', manager.url]);
     try {
-      await until(PATIENCE_MS, 'the callback', () => manager.seen.length > 0);
-      const { body, health: seen } = manager.seen[0] ?? { body: {}, health: {} };
+      await until(PATIENCE_MS, 'the callback', () => healths.length > 0);
+      const { body = {} } = manager.received[0] ?? {};
+      const [seen = {}] = healths;
       assert.equal(Object.keys(body).slice(0, 4), ['worker_id', 'vram_bytes', 'uri', 'memory_bytes']);
       assert.equal([body.worker_id, body.uri, body.model_ref], ['w-7', worker.url, basename(model, '.gguf')]);
       assert.is(body.vram_bytes, seen.vram_bytes);
@@ -345,15 +347,14 @@ function suiteOf(world: RunnerWorld): void {
         ({ status, runner }) => status === 'healthy' && runner.restarts > restarts,
         'Another runner',
       );
-      assert.is(manager.seen.length, 1, 'a restart of the runner is nobody else’s business');
+      assert.is(manager.received.length, 1, 'a restart of the runner is nobody else’s business');
     } finally {
       assert.is((await worker.stop()).code, 0);
-      manager.close();
     }
   });
 
   test('a worker whose pool manager refuses it exits with 69 and leaves nothing running', async () => {
-    const manager = await poolManager(503);
+    const manager = await PoolManager.open(503);
     const worker = await start(['--callback-url', manager.url]);
     try {
       const [code] = (await within(PATIENCE_MS, 'the exit', once(worker.process, 'exit'))) as [number];
@@ -363,7 +364,6 @@ function suiteOf(world: RunnerWorld): void {
       assert.not(isAlive(Number(pid)));
     } finally {
       await worker.stop('SIGKILL');
-      manager.close();
     }
   });
 
@@ -371,34 +371,6 @@ function suiteOf(world: RunnerWorld): void {
 }
 
 suiteOf(runnerWorld());
-
-interface PoolManager {
-  readonly url: string;
-  readonly seen: { body: Record<string, unknown>; health: Record<string, unknown> }[];
-  close(): void;
-}
-
-/** A pool manager that asks the calling worker for its health before it answers with `status`. */
-async function poolManager(status: number): Promise<PoolManager> {
-  const seen: PoolManager['seen'] = [];
-  const server = createServer(async (request, response) => {
-    const chunks = [];
-    for await (const chunk of request) chunks.push(chunk as Buffer);
-    const body = JSON.parse(Buffer.concat(chunks).toString()) as Record<string, unknown>;
-    seen.push({
-      body,
-      health: (await (await fetch(`${body.uri}/health`)).json()) as Record<string, unknown>,
-    });
-    response.writeHead(status).end();
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/workers/ready`,
-    seen,
-    close: () => server.close(),
-  };
-}
 
 /** No runner is started, so these tests do not depend on the world. */
 const flagsTest = suite('native API, flags');
@@ -421,14 +393,8 @@ flagsTest('each invalid worker flag is named, with status 64', () => {
     ['--runner', '/nowhere/cpu-runner'],
   ];
   for (const [flag, value] of cases) {
-    const { status, stderr } = spawnSync(
-      'node',
-      ['gateway/runnel.js', 'serve', '--model', DEFAULT_MODEL, '--backend', 'cpu', flag, value],
-      {
-        cwd: ROOT,
-        encoding: 'utf8',
-      },
-    );
+    const serve = ['serve', '--model', DEFAULT_MODEL, '--backend', 'cpu'];
+    const { status, stderr } = runnel(...serve, flag, value);
     assert.is(status, 64, stderr);
     assert.match(stderr, flag);
   }

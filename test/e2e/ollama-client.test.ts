@@ -6,16 +6,8 @@ import { Gateway } from '../fixtures/gateway.ts';
 
 const test = suite('the official Ollama client');
 
-let gateway: Gateway;
-let client: Ollama;
-
-test.before(async () => {
-  gateway = await (await Gateway.start(DEFAULT_MODEL, ['--served-model-name', 'smollm2'])).ready();
-  client = new Ollama({ host: gateway.url });
-});
-test.after(async () => {
-  await gateway?.stop();
-});
+const gateway = await Gateway.during(test, DEFAULT_MODEL, ['--served-model-name', 'smollm2']);
+const client = new Ollama({ host: gateway.url });
 
 const options = { temperature: 0, num_predict: 24 };
 const prompt = 'What is the capital of France?';
@@ -138,15 +130,14 @@ test('a chat and a text go on where they were when the runner is killed within t
   };
   for (const read of [ofChat, ofPrompt]) {
     const undisturbed = await read(async () => {});
-    let killed: number | null = null;
+    let isKilled = false;
     const text = await read(async () => {
-      if (killed !== null) return;
-      killed = (await gateway.health()).runner.pid;
-      assert.ok(killed !== null);
-      process.kill(killed, 'SIGKILL');
+      if (isKilled) return;
+      isKilled = true;
+      await gateway.killRunner();
     });
     assert.is(text, undisturbed);
-    await gateway.healthWhere(({ runner }) => runner.pid !== null && runner.pid !== killed, 'Another runner');
+    await gateway.restarts();
   }
 });
 
@@ -156,7 +147,7 @@ test('ends the work of a stream that it aborts', async () => {
     for await (const _ of stream) stream.abort();
   })().catch((thrown: unknown) => thrown);
   assert.match(String(error), 'AbortError');
-  await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'the aborted request to end');
+  await gateway.idle();
 });
 
 test.run();

@@ -11,16 +11,8 @@ import { Gateway } from '../fixtures/gateway.ts';
 
 const test = suite('the official openai client’s responses');
 
-let gateway: Gateway;
-let client: OpenAI;
-
-test.before(async () => {
-  gateway = await (await Gateway.start(DEFAULT_MODEL, ['--served-model-name', 'smollm2'])).ready();
-  client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
-});
-test.after(async () => {
-  await gateway?.stop();
-});
+const gateway = await Gateway.during(test, DEFAULT_MODEL, ['--served-model-name', 'smollm2']);
+const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
 
 const request = {
   model: 'smollm2',
@@ -105,23 +97,16 @@ test('has the same text from a runner that is killed within a stream', async () 
   assert.ok(expected.length > 100);
   const stream = client.responses.stream(long);
   let numDeltas = 0;
-  let killed: Promise<void> | undefined;
+  let killed: Promise<number> | undefined;
   stream.on('response.output_text.delta', () => {
-    if (++numDeltas === 10) killed = killRunner();
+    if (++numDeltas === 10) killed = gateway.killRunner();
   });
   const { output_text } = await stream.finalResponse();
   assert.ok(killed, 'the stream was long enough to be killed in');
   await killed;
   assert.is(output_text, expected);
-  const { runner } = await gateway.healthWhere(({ status }) => status === 'healthy', 'the next runner');
-  assert.is(runner.restarts, 1);
+  assert.is(await gateway.restarts(), 1);
 });
-
-async function killRunner(): Promise<void> {
-  const { runner } = await gateway.health();
-  assert.ok(runner.pid !== null);
-  process.kill(runner.pid, 'SIGKILL');
-}
 
 test('raises errors it can parse', async () => {
   const hot = await errorOf(() => client.responses.create({ ...request, temperature: 9 }));
@@ -142,7 +127,7 @@ test('ends the work of a stream that it aborts', async () => {
   const stream = client.responses.stream({ ...request, max_output_tokens: 1500, temperature: 1 });
   stream.once('response.output_text.delta', () => stream.abort());
   assert.instance(await errorOf(() => stream.finalResponse()), APIUserAbortError);
-  await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'the aborted request to end');
+  await gateway.idle();
 });
 
 test('sees the failure in the last event of a stream', async () => {

@@ -12,16 +12,8 @@ import { ScriptedRunner } from '../fixtures/scripted-runner.ts';
 
 const test = suite('the official openai client');
 
-let gateway: Gateway;
-let client: OpenAI;
-
-test.before(async () => {
-  gateway = await (await Gateway.start(DEFAULT_MODEL, ['--served-model-name', 'smollm2,org/alias'])).ready();
-  client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
-});
-test.after(async () => {
-  await gateway?.stop();
-});
+const gateway = await Gateway.during(test, DEFAULT_MODEL, ['--served-model-name', 'smollm2,org/alias']);
+const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
 
 const messages = [{ role: 'user' as const, content: 'What is the capital of France?' }];
 

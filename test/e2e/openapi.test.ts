@@ -11,22 +11,14 @@ const test = suite('answers and /openapi.json');
 
 const DESCRIBED_TYPES = ['application/json', 'text/event-stream', 'application/x-ndjson'];
 
-let gateway: Gateway;
-let answers: DocumentedAnswers;
-let document: Described;
 /** The job of the last answer that had one. */
 let jobId = '';
 
-test.before(async () => {
-  const journal = temporaryFolder().path;
-  const named = ['--served-model-name', 'smollm2', '--journal-dir', journal, '--playground', 'dev'];
-  gateway = await (await Gateway.start(DEFAULT_MODEL, named)).ready();
-  document = (await (await fetch(`${gateway.url}/openapi.json`)).json()) as Described;
-  answers = new DocumentedAnswers(document);
-});
-test.after(async () => {
-  await gateway?.stop();
-});
+const journal = temporaryFolder().path;
+const named = ['--served-model-name', 'smollm2', '--journal-dir', journal, '--playground', 'dev'];
+const gateway = await Gateway.during(test, DEFAULT_MODEL, named);
+const document = (await (await fetch(`${gateway.url}/openapi.json`)).json()) as Described;
+const answers = new DocumentedAnswers(document);
 
 /** Makes a request, checks the answer against the document, and returns its text. */
 async function ask(method: string, path: string, body?: object): Promise<string> {

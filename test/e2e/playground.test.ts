@@ -243,7 +243,7 @@ walk('an answer is stopped by Esc, and what the server refuses is said in its wo
     await page.keyboard.press('Escape');
     await answered(page);
     assert.match(await footer(page), 'stopped');
-    await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'The end of the request');
+    await gateway.idle();
     await page.fill('#temperature', '3');
     await say(page, 'And now?');
     const failure = page.locator('.assistant .failure');

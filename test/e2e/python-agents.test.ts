@@ -14,15 +14,8 @@ const folder = temporaryFolder();
 
 const clientTest = hasPythonClients ? test : test.skip;
 
-let gateway: Gateway | undefined;
-test.before(async () => {
-  if (!hasPythonClients) return;
-  const path = folder.write('smollm2.gguf', withChatTemplate(readFileSync(DEFAULT_MODEL), toolTemplate));
-  gateway = await (await Gateway.start(path)).ready();
-});
-test.after(async () => {
-  await gateway?.stop();
-});
+const model = folder.write('smollm2.gguf', withChatTemplate(readFileSync(DEFAULT_MODEL), toolTemplate));
+const gateway = hasPythonClients ? await Gateway.during(test, model) : undefined;
 
 const run = (client: string): Promise<void> => runPythonClient(client, gateway?.url ?? '');
 

@@ -9,13 +9,7 @@ const test = suite('python clients');
 
 const clientTest = hasPythonClients ? test : test.skip;
 
-let gateway: Gateway | undefined;
-test.before(async () => {
-  if (hasPythonClients) gateway = await (await Gateway.start(DEFAULT_MODEL)).ready();
-});
-test.after(async () => {
-  await gateway?.stop();
-});
+const gateway = hasPythonClients ? await Gateway.during(test, DEFAULT_MODEL) : undefined;
 
 const run = (client: string): Promise<void> => runPythonClient(client, gateway?.url ?? '');
 

@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,6 +7,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { readRecording } from '../../gateway/runner/protocol/recording.ts';
 import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { cpuRunner } from '../fixtures/ran.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { within } from '../fixtures/within.ts';
 
@@ -19,11 +20,6 @@ const LAST_STEP = 15;
 
 const folder = temporaryFolder();
 const recording = join(folder.path, 'session.frames');
-
-function cpuRunner(...args: string[]) {
-  const { status, stdout, stderr } = spawnSync(CPU_RUNNER, args, { encoding: 'utf8' });
-  return { status, stdout, stderr };
-}
 
 function startServe(...flags: string[]) {
   const args = ['serve', '--model', DEFAULT_MODEL, '--json-frames', '--record', recording, ...flags];

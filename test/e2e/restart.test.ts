@@ -19,7 +19,6 @@ const config = join(folder.path, 'config.json');
 const recording = join(folder.path, 'session.frames');
 const reports = join(folder.path, 'crashes');
 const settings = { threads: 2, record: recording, 'crash-reports-dir': reports, 'kv-cache-bytes': 2 ** 26 };
-let gateway: Gateway;
 
 interface Blocks {
   readonly runner: { readonly kv_blocks: number; readonly kv_blocks_free: number };
@@ -29,13 +28,8 @@ async function blocks(): Promise<Blocks['runner']> {
   return ((await gateway.health()) as unknown as Blocks).runner;
 }
 
-test.before(async () => {
-  writeFileSync(config, JSON.stringify(settings));
-  gateway = await (await Gateway.start(DEFAULT_MODEL, ['--config', config])).ready();
-});
-test.after(async () => {
-  await gateway?.stop();
-});
+writeFileSync(config, JSON.stringify(settings));
+const gateway = await Gateway.during(test, DEFAULT_MODEL, ['--config', config]);
 
 async function answer(index: number): Promise<string> {
   const prompt = `Once upon a time, number ${index} of the lighthouses`;

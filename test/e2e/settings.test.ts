@@ -1,42 +1,28 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
-import { Gateway } from '../fixtures/gateway.ts';
+import { Gateway, gatewaySuite } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
+import { runnel } from '../fixtures/ran.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { until } from '../fixtures/within.ts';
 
-const test = suite<{ gateways: Gateway[] }>('settings');
+const test = gatewaySuite('settings');
 const folder = temporaryFolder();
 const PATIENCE_MS = 30_000;
 const KEY = 'canary-key-0123456789';
 
-test.before.each((context) => {
-  context.gateways = [];
-});
-test.after.each(async ({ gateways }) => {
-  for (const gateway of gateways) await gateway.stop();
-});
-
-async function start(gateways: Gateway[], ...args: string[]): Promise<Gateway> {
+async function start(...args: string[]): Promise<Gateway> {
   const gateway = await Gateway.start(DEFAULT_MODEL, args);
-  gateways.push(gateway);
   return gateway.ready();
 }
 
-function runnel(...args: string[]) {
-  return spawnSync('node', ['gateway/runnel.js', ...args], { encoding: 'utf8' });
-}
-
-test('with keys every address may be listened on, and only keys let in; no key is in the log', async ({
-  gateways,
-}) => {
+test('with keys every address may be listened on, and only keys let in; no key is in the log', async () => {
   const keys = folder.write('keys', `# one of the team\n${KEY}\n`);
   chmodSync(keys, 0o600);
-  const gateway = await start(gateways, '--host', '0.0.0.0', '--api-keys-file', keys, '--log-level', 'debug');
+  const gateway = await start('--host', '0.0.0.0', '--api-keys-file', keys, '--log-level', 'debug');
   const body = { job_id: 'a', prompt: 'Once', max_tokens: 4 };
   assert.is((await gateway.post('/execute', body)).status, 401);
   const headers = { 'content-type': 'application/json', authorization: `Bearer ${KEY}` };
@@ -56,11 +42,11 @@ test('with keys every address may be listened on, and only keys let in; no key i
   assert.not.match(gateway.log, KEY);
 });
 
-test('SIGHUP reloads keys; operator routes require an admin key', async ({ gateways }) => {
+test('SIGHUP reloads keys; operator routes require an admin key', async () => {
   const keys = folder.write('changing-keys', `${KEY}\n`);
   const admins = folder.write('admin-keys', 'a-key-of-an-operator\n');
   for (const path of [keys, admins]) chmodSync(path, 0o600);
-  const gateway = await start(gateways, '--api-keys-file', keys, '--admin-keys-file', admins);
+  const gateway = await start('--api-keys-file', keys, '--admin-keys-file', admins);
   const statusWith = async (key: string, path: string): Promise<number> => {
     const response = await fetch(gateway.url + path, { headers: { 'x-api-key': key } });
     await response.text();
@@ -83,9 +69,9 @@ test('SIGHUP reloads keys; operator routes require an admin key', async ({ gatew
   assert.is(await statusWith('another-key-0123456789', '/v1/models'), 200);
 });
 
-test('the runner is confined, and /health says with what', async ({ gateways }) => {
+test('the runner is confined, and /health says with what', async () => {
   const statusOf = (pid: number | null): string => readFileSync(`/proc/${pid}/status`, 'utf8');
-  const { runner } = await (await start(gateways)).health();
+  const { runner } = await (await start()).health();
   if (runner.sandbox?.includes('(')) {
     console.log(`SKIPPED: this system has no whole sandbox: ${runner.sandbox}`);
   } else {
@@ -93,7 +79,7 @@ test('the runner is confined, and /health says with what', async ({ gateways }) 
     assert.match(statusOf(runner.pid), /^NoNewPrivs:\t1$/m);
     assert.match(statusOf(runner.pid), /^Seccomp:\t2$/m);
   }
-  const { runner: open } = await (await start(gateways, '--sandbox', 'off')).health();
+  const { runner: open } = await (await start('--sandbox', 'off')).health();
   assert.is(open.sandbox, 'off');
   assert.match(statusOf(open.pid), /^Seccomp:\t0$/m);
 });

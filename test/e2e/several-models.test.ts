@@ -1,10 +1,9 @@
 /** The real gateway with real runners, with two models in memory for one and a half, and one that is broken on disk. */
 import { readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { CPU_RUNNER, FAULTY_RUNNER, TINY_MODEL } from '../fixtures/default-model.ts';
-import { Gateway } from '../fixtures/gateway.ts';
+import { Gateway, gatewaySuite } from '../fixtures/gateway.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { until, within } from '../fixtures/within.ts';
 
@@ -15,7 +14,7 @@ const POISON_ID = 1;
 const CACHE_BYTES = 4 << 20;
 const BUDGET_BYTES = 15_000_000;
 
-const test = suite<{ gateways: Gateway[] }>('several models');
+const test = gatewaySuite('several models');
 const folder = temporaryFolder();
 const golden = (name: string): Buffer => readFileSync(join(dirname(TINY_MODEL), name));
 const models = {
@@ -30,13 +29,6 @@ const runner = folder.write(
   0o755,
 );
 
-test.before.each((context) => {
-  context.gateways = [];
-});
-test.after.each(async ({ gateways }) => {
-  for (const gateway of gateways) await gateway.stop();
-});
-
 interface ModelState {
   readonly name: string;
   readonly state: string;
@@ -45,11 +37,10 @@ interface ModelState {
   readonly restarts: number;
 }
 
-async function start(context: { gateways: Gateway[] }, ...args: string[]): Promise<Gateway> {
+async function start(...args: string[]): Promise<Gateway> {
   const paths = Object.values(models).flatMap((path) => ['--model', path]);
   const more = ['--runner', runner, '--threads', '1', '--kv-cache-bytes', String(CACHE_BYTES)];
   const gateway = await Gateway.startOn(undefined, ['--port', '0', ...paths, ...more, ...args]);
-  context.gateways.push(gateway);
   return gateway.ready();
 }
 
@@ -90,12 +81,12 @@ async function streamed(response: Response): Promise<string> {
     .join('');
 }
 
-test('two models in a memory for one and a half: both answer, one leaves and comes back, no stream is cut', async (context) => {
-  const alone = await start(context, '--memory-budget-bytes', String(2 * BUDGET_BYTES));
+test('two models in a memory for one and a half: both answer, one leaves and comes back, no stream is cut', async () => {
+  const alone = await start('--memory-budget-bytes', String(2 * BUDGET_BYTES));
   const expected = { a: await answer(alone, 'a', 200), b: await answer(alone, 'b', 200) };
   assert.not.equal(expected.a, expected.b);
 
-  const gateway = await start(context, '--memory-budget-bytes', String(BUDGET_BYTES));
+  const gateway = await start('--memory-budget-bytes', String(BUDGET_BYTES));
   const listed = (await (await fetch(`${gateway.url}/v1/models`)).json()) as {
     data: { id: string; status: { state: string } }[];
   };
@@ -121,8 +112,8 @@ test('two models in a memory for one and a half: both answer, one leaves and com
   assert.ok(residents.filter(({ pid }) => pid !== null).length <= 1, 'two are never in memory at once');
 });
 
-test('a model broken on disk is refused with its reason, and others serve', async (context) => {
-  const gateway = await start(context, '--memory-budget-bytes', String(BUDGET_BYTES));
+test('a model broken on disk is refused with its reason, and others serve', async () => {
+  const gateway = await start('--memory-budget-bytes', String(BUDGET_BYTES));
   const response = await gateway.post('/v1/completions', bodyOf('broken', 5));
   assert.is(response.status, 503);
   assert.match(await response.text(), 'broken.gguf');
@@ -136,12 +127,11 @@ test('a model broken on disk is refused with its reason, and others serve', asyn
   assert.match(await absent.text(), 'not found; available: ');
 });
 
-test('SIGHUP adds new models of the folder, and removed ones finish their requests', async (context) => {
+test('SIGHUP adds new models of the folder, and removed ones finish their requests', async () => {
   const dir = temporaryFolder();
   const gone = dir.write('gone.gguf', golden('tiny-llama-q8_0.gguf'));
   const args = ['--models-dir', dir.path, '--runner', CPU_RUNNER, '--threads', '1'];
   const gateway = await Gateway.startOn(undefined, ['--port', '0', ...args]);
-  context.gateways.push(gateway);
   await gateway.ready();
   const expected = await answer(gateway, 'gone', 400);
   const body = bodyOf('gone', 400, { stream: true });
@@ -160,8 +150,8 @@ test('SIGHUP adds new models of the folder, and removed ones finish their reques
   assert.ok((await answer(gateway, 'new', 20)).length > 0);
 });
 
-test('a request that kills the runner of one model leaves the streams of the other alone', async (context) => {
-  const gateway = await start(context, '--memory-budget-bytes', String(2 * BUDGET_BYTES));
+test('a request that kills the runner of one model leaves the streams of the other alone', async () => {
+  const gateway = await start('--memory-budget-bytes', String(2 * BUDGET_BYTES));
   const expected = await answer(gateway, 'b', 400);
   const { pid } = await stateOf(gateway, 'b');
   const other = gateway.post('/v1/completions', bodyOf('b', 400, { stream: true })).then(streamed);

@@ -2,11 +2,11 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { freePort } from '../fixtures/free-port.ts';
 import { type Health, isAlive } from '../fixtures/gateway.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { until, within } from '../fixtures/within.ts';
@@ -92,14 +92,6 @@ class Activator {
   get exited(): Promise<unknown[]> {
     return once(this.#process, 'exit');
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
 function parentOf(pid: number): number {

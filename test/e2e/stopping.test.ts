@@ -1,38 +1,27 @@
 /** How a gateway ends when its streams do not, and how a connection ends whose client does not read. */
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { sameSignalMs } from '../../gateway/system/end-signal.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
-import { Gateway, isAlive } from '../fixtures/gateway.ts';
+import { Gateway, gatewaySuite, isAlive } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { RawClient } from '../fixtures/raw-client.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { until, within } from '../fixtures/within.ts';
 
-const test = suite<{ gateways: Gateway[] }>('stopping');
+const test = gatewaySuite('stopping', 'SIGKILL');
 const folder = temporaryFolder();
 const PATIENCE_MS = 60_000;
 const long = { job_id: 'a', prompt: 'Once upon a time', max_tokens: 2000, temperature: 0, min_tokens: 2000 };
 
-test.before.each((context) => {
-  context.gateways = [];
-});
-test.after.each(async ({ gateways }) => {
-  for (const gateway of gateways) await gateway.stop('SIGKILL');
-});
-
-async function started(gateways: Gateway[], ...args: string[]): Promise<Gateway> {
+async function started(...args: string[]): Promise<Gateway> {
   const gateway = await Gateway.start(DEFAULT_MODEL, args);
-  gateways.push(gateway);
   return gateway.ready();
 }
 
-test('streams that outlast the time to drain end with an error event, and the gateway with status 0', async ({
-  gateways,
-}) => {
-  const gateway = await started(gateways, '--drain-timeout-sec', '1');
+test('streams that outlast the time to drain end with an error event, and the gateway with status 0', async () => {
+  const gateway = await started('--drain-timeout-sec', '1');
   const { pid } = (await gateway.health()).runner;
   let stopped: ReturnType<Gateway['stop']> | undefined;
   const answer = await readNativeAnswer(await gateway.post('/execute', long), () => {
@@ -48,10 +37,8 @@ test('streams that outlast the time to drain end with an error event, and the ga
   assert.not(isAlive(pid ?? 0));
 });
 
-test('a second SIGTERM ends the gateway at once, with status 70, and its runner too', async ({
-  gateways,
-}) => {
-  const gateway = await started(gateways, '--drain-timeout-sec', '600');
+test('a second SIGTERM ends the gateway at once, with status 70, and its runner too', async () => {
+  const gateway = await started('--drain-timeout-sec', '600');
   const { pid } = (await gateway.health()).runner;
   const leave = new AbortController();
   const response = await gateway.post('/execute', long, leave.signal);
@@ -68,11 +55,10 @@ test('a second SIGTERM ends the gateway at once, with status 70, and its runner 
   await until(PATIENCE_MS, 'The end of the runner', () => !isAlive(pid ?? 0));
 });
 
-test('a client that does not read is cut, and the log reports its buffered bytes', async ({ gateways }) => {
+test('a client that does not read is cut, and the log reports its buffered bytes', async () => {
   const path = join(folder.path, 'runnel.sock');
   const args = ['--uds', path, '--client-stall-timeout-sec', '2'];
   const gateway = await Gateway.startOn(DEFAULT_MODEL, args);
-  gateways.push(gateway);
   await until(PATIENCE_MS, 'The model', () => gateway.log.includes('"event":"ready"'));
   const client = await RawClient.connect(path);
   client.socket.pause();

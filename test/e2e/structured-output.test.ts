@@ -19,15 +19,9 @@ const MAX_TOKENS = 1500;
 /** A long limit: the test is about the form, even on a machine too slow for hundreds of answers. */
 const PATIENT = ['--inference-timeout-sec', '3600'];
 
-let gateway: Gateway;
 const test = suite('structured output');
 
-test.before(async () => {
-  gateway = await (await Gateway.start(DEFAULT_MODEL, PATIENT)).ready();
-});
-test.after(async () => {
-  await gateway?.stop();
-});
+const gateway = await Gateway.during(test, DEFAULT_MODEL, PATIENT);
 
 const question = { messages: [{ role: 'user', content: 'Describe a cat.' }] };
 const base = { model: basename(DEFAULT_MODEL, '.gguf'), seed: 7, max_tokens: MAX_TOKENS };
@@ -73,13 +67,6 @@ async function askStreamed(fields: object, onText: (text: string) => Promise<voi
 
 function formatOf(schema: object): object {
   return { response_format: { type: 'json_schema', json_schema: { name: 'cat', schema, strict: true } } };
-}
-
-async function kill(): Promise<void> {
-  const { runner } = await gateway.healthWhere(({ status }) => status === 'healthy', 'A runner to kill');
-  assert.ok(runner.pid !== null);
-  process.kill(runner.pid, 'SIGKILL');
-  await gateway.healthWhere((health) => health.runner.pid !== runner.pid, 'The notice of the death');
 }
 
 test('a choice, a regular expression and a grammar give what they allow', async () => {
@@ -148,19 +135,18 @@ test(`${NUM_SCHEMAS} schemas give JSON that they describe`, async () => {
 test(`${NUM_KILLS} kills within an object change nothing of it`, async () => {
   const longest = [...answers].sort(([, a], [, b]) => b.length - a.length).slice(0, NUM_KILLS);
   assert.is(longest.length, NUM_KILLS);
-  const { restarts } = (await gateway.health()).runner;
+  const restarts = await gateway.restarts();
   for (const [index, [{ schema }, expected]] of longest.entries()) {
     const place = (expected.length * (index + 1)) / (2 * NUM_KILLS + 2);
     let isKilled = false;
     const text = await askStreamed(formatOf(schema), async (come) => {
       if (isKilled || come.length < place) return;
       isKilled = true;
-      await kill();
+      await gateway.killRunner();
     });
     assert.is(text, expected, `seed ${SEED}: ${JSON.stringify(schema)}`);
   }
-  const { runner } = await gateway.healthWhere(({ status }) => status === 'healthy', 'Health');
-  assert.is(runner.restarts, restarts + NUM_KILLS);
+  assert.is(await gateway.restarts(), restarts + NUM_KILLS);
   console.log(`${NUM_KILLS} kills in objects`);
 });
 

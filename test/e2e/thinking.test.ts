@@ -18,17 +18,9 @@ import { thinkingTemplate } from '../fixtures/thinking-template.ts';
 const test = suite('thinking');
 const folder = temporaryFolder();
 
-let gateway: Gateway;
-let client: OpenAI;
-
-test.before(async () => {
-  const path = folder.write('thinking.gguf', withChatTemplate(readFileSync(DEFAULT_MODEL), thinkingTemplate));
-  gateway = await (await Gateway.start(path)).ready();
-  client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
-});
-test.after(async () => {
-  await gateway?.stop();
-});
+const path = folder.write('thinking.gguf', withChatTemplate(readFileSync(DEFAULT_MODEL), thinkingTemplate));
+const gateway = await Gateway.during(test, path);
+const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
 
 const question = { role: 'user' as const, content: 'What is the capital of France?' };
 const BUDGET = 24;
@@ -81,13 +73,6 @@ async function streamed(onChunk: (part: keyof Said, count: number) => Promise<vo
   return said;
 }
 
-async function kill(): Promise<void> {
-  const { runner } = await gateway.health();
-  assert.ok(runner.pid !== null);
-  process.kill(runner.pid, 'SIGKILL');
-  await gateway.healthWhere((health) => health.runner.pid !== runner.pid, 'The notice of the death');
-}
-
 test('thinking takes as many tokens as its budget, and what follows has the form that was asked for', async () => {
   const answer = await client.chat.completions.create(base);
   const numEnd = answer.usage?.completion_tokens_details?.reasoning_tokens ?? 0;
@@ -103,13 +88,12 @@ test('thinking takes as many tokens as its budget, and what follows has the form
 test('a stream has the same as a whole answer, also when the runner is killed in its thinking and in its answer', async () => {
   const undisturbed = await whole();
   assert.equal(await streamed(() => {}), undisturbed);
-  const { restarts } = (await gateway.health()).runner;
+  const restarts = await gateway.restarts();
   const killed = await streamed(async (_part, count) => {
-    if (count === 3) await kill();
+    if (count === 3) await gateway.killRunner();
   });
   assert.equal(killed, undisturbed);
-  const { runner } = await gateway.healthWhere(({ status }) => status === 'healthy', 'Health');
-  assert.is(runner.restarts, restarts + 2);
+  assert.is(await gateway.restarts(), restarts + 2);
 });
 
 test('an answer with thinking disabled does not think', async () => {

@@ -20,15 +20,8 @@ import { toolTemplate } from '../fixtures/tool-template.ts';
 const test = suite('tools by other clients');
 const folder = temporaryFolder();
 
-let gateway: Gateway;
-
-test.before(async () => {
-  const path = folder.write('tools.gguf', withChatTemplate(readFileSync(DEFAULT_MODEL), toolTemplate));
-  gateway = await (await Gateway.start(path)).ready();
-});
-test.after(async () => {
-  await gateway?.stop();
-});
+const path = folder.write('tools.gguf', withChatTemplate(readFileSync(DEFAULT_MODEL), toolTemplate));
+const gateway = await Gateway.during(test, path);
 
 const city = { type: 'string', pattern: '^[A-Z][a-z]{2,9}$' };
 const schemaOf = (properties: Record<string, { type?: string; pattern?: string; enum?: string[] }>) => ({
@@ -61,19 +54,6 @@ interface Called {
 function isTheCall({ name, args }: Called): void {
   assert.is(name, 'weather');
   assert.match(JSON.stringify(args), /^\{"city":"Paris","unit":"(celsius|fahrenheit)"\}$/);
-}
-
-/** Ends the runner, and waits until the gateway knows. */
-async function kill(): Promise<void> {
-  const { runner } = await gateway.health();
-  assert.ok(runner.pid !== null);
-  process.kill(runner.pid, 'SIGKILL');
-  await gateway.healthWhere((health) => health.runner.pid !== runner.pid, 'The notice of the death');
-}
-
-async function restarts(): Promise<number> {
-  const { runner } = await gateway.healthWhere(({ status }) => status === 'healthy', 'Health');
-  return runner.restarts;
 }
 
 const anthropic = {
@@ -110,7 +90,7 @@ test('Anthropic’s client gets text and a call, whole, streamed, and through a 
   assert.equal(text, { type: 'text', text: PRELUDE });
   assert.ok(call?.type === 'tool_use');
   isTheCall({ name: call.name, args: call.input });
-  const before = await restarts();
+  const before = await gateway.restarts();
   for (const isKilled of [false, true]) {
     const stream = client.messages.stream(anthropic);
     let hasKilled = !isKilled;
@@ -118,7 +98,7 @@ test('Anthropic’s client gets text and a call, whole, streamed, and through a 
       if (hasKilled || event.type !== 'content_block_delta' || event.delta.type !== 'input_json_delta')
         continue;
       hasKilled = true;
-      await kill();
+      await gateway.killRunner();
     }
     assert.ok(hasKilled);
     const final = await stream.finalMessage();
@@ -127,7 +107,7 @@ test('Anthropic’s client gets text and a call, whole, streamed, and through a 
     assert.equal([final.content[0], streamed.name, streamed.input], [text, call.name, call.input]);
     assert.is(final.stop_reason, 'tool_use');
   }
-  assert.is(await restarts(), before + 1);
+  assert.is(await gateway.restarts(), before + 1);
 });
 
 test('Anthropic’s client goes on with a result, has a tool called by its name, and none', async () => {
@@ -189,7 +169,7 @@ test('Ollama’s client gets text and a call, whole, streamed, and through a kil
   const [call] = message.tool_calls ?? [];
   assert.ok(call);
   isTheCall({ name: call.function.name, args: call.function.arguments });
-  const before = await restarts();
+  const before = await gateway.restarts();
   for (const isKilled of [false, true]) {
     let hasKilled = !isKilled;
     let content = '';
@@ -199,12 +179,12 @@ test('Ollama’s client gets text and a call, whole, streamed, and through a kil
       calls.push(...(part.message.tool_calls ?? []).map((each) => each.function));
       if (hasKilled || content.length < PRELUDE.length) continue;
       hasKilled = true;
-      await kill();
+      await gateway.killRunner();
     }
     assert.ok(hasKilled);
     assert.equal([content, calls], [PRELUDE, [call.function]]);
   }
-  assert.is(await restarts(), before + 1);
+  assert.is(await gateway.restarts(), before + 1);
   const messages = [
     ...ollama.messages,
     message,
@@ -243,14 +223,14 @@ test('OpenAI’s client gets a response with a call, whole, streamed, and throug
   const [, call] = whole.output;
   assert.ok(call?.type === 'function_call');
   isTheCall({ name: call.name, args: JSON.parse(call.arguments) });
-  const before = await restarts();
+  const before = await gateway.restarts();
   for (const isKilled of [false, true]) {
     const stream = client.responses.stream(responses);
     let hasKilled = !isKilled;
     for await (const event of stream) {
       if (hasKilled || event.type !== 'response.function_call_arguments.delta') continue;
       hasKilled = true;
-      await kill();
+      await gateway.killRunner();
     }
     assert.ok(hasKilled);
     const final = await stream.finalResponse();
@@ -261,7 +241,7 @@ test('OpenAI’s client gets a response with a call, whole, streamed, and throug
       [PRELUDE, call.name, call.arguments],
     );
   }
-  assert.is(await restarts(), before + 1);
+  assert.is(await gateway.restarts(), before + 1);
   const output = { type: 'function_call_output' as const, call_id: call.call_id, output: '20 degrees' };
   const input = [...responses.input, ...(whole.output as OpenAI.Responses.ResponseInput), output];
   const last = await client.responses.create({ ...responses, input, tool_choice: 'none' });

@@ -13,17 +13,9 @@ import { toolTemplate } from '../fixtures/tool-template.ts';
 const test = suite('tools');
 const folder = temporaryFolder();
 
-let gateway: Gateway;
-let client: OpenAI;
-
-test.before(async () => {
-  const path = folder.write('tools.gguf', withChatTemplate(readFileSync(DEFAULT_MODEL), toolTemplate));
-  gateway = await (await Gateway.start(path)).ready();
-  client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
-});
-test.after(async () => {
-  await gateway?.stop();
-});
+const path = folder.write('tools.gguf', withChatTemplate(readFileSync(DEFAULT_MODEL), toolTemplate));
+const gateway = await Gateway.during(test, path);
+const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
 
 const city = { type: 'string', pattern: '^[A-Z][a-z]{2,9}$' };
 const units = ['celsius', 'fahrenheit'];
@@ -91,32 +83,6 @@ function callsOf({
   });
 }
 
-test('"required" calls and says nothing else, in parallel if it may', async () => {
-  const one = await ask({ tool_choice: 'required', parallel_tool_calls: false });
-  assert.equal([one.finish_reason, one.message.content], ['tool_calls', null]);
-  assert.is(callsOf(one).length, 1);
-  // The model repeats itself. The test checks that several calls are read, each with an id of its own.
-  const many = await ask({ tool_choice: 'required' });
-  assert.ok(callsOf({ ...many, message: withoutLast(many) }).length >= 1);
-  const ids = (many.message.tool_calls ?? []).map(({ id }) => id);
-  assert.is(new Set(ids).size, ids.length);
-});
-
-/** The last call may be incomplete if the answer ended by its length. */
-function withoutLast({ message, finish_reason }: OpenAI.ChatCompletion.Choice): OpenAI.ChatCompletionMessage {
-  if (finish_reason !== 'length') return message;
-  return { ...message, tool_calls: (message.tool_calls ?? []).slice(0, -1) };
-}
-
-test('a named tool is called, also where the question is about another', async () => {
-  const choice = await ask({ tool_choice: { type: 'function', function: { name: 'time' } } });
-  assert.is(choice.finish_reason, 'tool_calls');
-  assert.equal(
-    callsOf(choice).map(({ name }) => name),
-    ['time'],
-  );
-});
-
 test('with response_format an answer is a call or text of that format', async () => {
   const properties = { city, sunny: { type: 'boolean' } };
   const schema = { type: 'object', properties, required: ['city', 'sunny'] };
@@ -152,30 +118,22 @@ test('"auto" calls after text as the history does; "none" does not call', async 
 
 test('a stream has the same as a whole answer, and a kill within a call changes nothing of it', async () => {
   const whole = await ask({ messages: history });
-  const { restarts } = (await gateway.health()).runner;
+  const restarts = await gateway.restarts();
   for (const isKilled of [false, true]) {
     let hasKilled = !isKilled;
     const runner = client.chat.completions.stream({ ...base, messages: history });
     for await (const chunk of runner) {
       if (hasKilled || chunk.choices[0]?.delta.tool_calls === undefined) continue;
       hasKilled = true;
-      await kill();
+      await gateway.killRunner();
     }
     const [choice] = (await runner.finalChatCompletion()).choices;
     assert.ok(choice && hasKilled);
     assert.equal([choice.message.content, callsOf(choice)], [whole.message.content, callsOf(whole)]);
     assert.is(choice.finish_reason, 'tool_calls');
   }
-  const { runner } = await gateway.healthWhere(({ status }) => status === 'healthy', 'Health');
-  assert.is(runner.restarts, restarts + 1);
+  assert.is(await gateway.restarts(), restarts + 1);
 });
-
-async function kill(): Promise<void> {
-  const { runner } = await gateway.health();
-  assert.ok(runner.pid !== null);
-  process.kill(runner.pid, 'SIGKILL');
-  await gateway.healthWhere((health) => health.runner.pid !== runner.pid, 'The notice of the death');
-}
 
 test('the client’s own loop calls functions and goes on with their results', async () => {
   const asked: unknown[] = [];

@@ -1,39 +1,18 @@
 /** A worker of a pool: what its manager is told, and how the worker ends when it cannot serve. */
-import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+
 import { join } from 'node:path';
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { closingSuite } from '../fixtures/closing-suite.ts';
 import { DEFAULT_MODEL, TINY_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
+import { PoolManager } from '../fixtures/pool-manager.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { until, within } from '../fixtures/within.ts';
 
-const test = suite<{ manager: PoolManager }>('worker');
+const test = closingSuite('worker');
 const folder = temporaryFolder();
 const PATIENCE_MS = 60_000;
 const KEY = 'canary-key-0123456789';
-
-interface PoolManager {
-  readonly url: string;
-  readonly told: Record<string, unknown>[];
-  close(): void;
-}
-
-async function poolManager(): Promise<PoolManager> {
-  const told: Record<string, unknown>[] = [];
-  const server = createServer(async (request, response) => {
-    const chunks = [];
-    for await (const chunk of request) chunks.push(chunk as Buffer);
-    told.push(JSON.parse(Buffer.concat(chunks).toString()));
-    response.writeHead(200).end();
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  return { url: `http://127.0.0.1:${port}/workers/ready`, told, close: () => server.close() };
-}
 
 /** Every line of stderr is a log line. Text for people goes to stdout. */
 function linesOf(gateway: Gateway): Record<string, unknown>[] {
@@ -47,14 +26,8 @@ function modelOf(args: readonly string[]): string | undefined {
   return args[args.indexOf('--model') + 1];
 }
 
-test.before.each(async (context) => {
-  context.manager = await poolManager();
-});
-test.after.each(({ manager }) => manager.close());
-
-test('a first load that fails, with --callback-url: the worker ends with the status of its runner, and the log says why', async ({
-  manager,
-}) => {
+test('a first load that fails, with --callback-url: the worker ends with the status of its runner, and the log says why', async () => {
+  const manager = await PoolManager.open();
   const dying = folder.write('dying', '#!/bin/sh\nkill -SEGV $$\n', 0o755);
   const tiny = ['--model', TINY_MODEL];
   // Room for its code, but not for the model's file.
@@ -96,7 +69,7 @@ test('a first load that fails, with --callback-url: the worker ends with the sta
       assert.is(lines.at(-1)?.event, 'stopped');
     }),
   );
-  assert.is(manager.told.length, 0);
+  assert.is(manager.received.length, 0);
 });
 
 test('a first load that fails, without --callback-url: the worker stays, and says so in /health and /ready', async () => {
@@ -113,7 +86,8 @@ test('a first load that fails, without --callback-url: the worker stays, and say
   }
 });
 
-test('the pool manager gets the advertised URL of a worker on all addresses', async ({ manager }) => {
+test('the pool manager gets the advertised URL of a worker on all addresses', async () => {
+  const manager = await PoolManager.open();
   const keys = folder.write('keys', `${KEY}\n`, 0o600);
   const place = ['--host', '0.0.0.0', '--port', '0', '--api-keys-file', keys];
   const told = ['--callback-url', manager.url, '--advertise-url', 'http://worker-7.example:9000/llm/'];
@@ -126,8 +100,8 @@ test('the pool manager gets the advertised URL of a worker on all addresses', as
     'w-7',
   ]);
   try {
-    await until(PATIENCE_MS, 'the callback', () => manager.told.length > 0);
-    const [message = {}] = manager.told;
+    await until(PATIENCE_MS, 'the callback', () => manager.received.length > 0);
+    const { body: message = {} } = manager.received[0] ?? {};
     assert.equal(Object.keys(message).slice(0, 3), ['worker_id', 'vram_bytes', 'uri']);
     assert.equal(
       [message.worker_id, message.uri, message.memory_type, message.memory_architecture],

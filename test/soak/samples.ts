@@ -1,6 +1,8 @@
 /** What the two processes hold, from the outside and by what they say of themselves. */
+
 import { readdirSync, readFileSync } from 'node:fs';
 import type { Gateway } from '../fixtures/gateway.ts';
+import { privateBytes } from '../fixtures/process-memory.ts';
 import { within } from '../fixtures/within.ts';
 import type { LogEvents } from './log-events.ts';
 
@@ -36,7 +38,7 @@ export async function takeSample(gateway: Gateway, log: LogEvents, startedMs: nu
   const { kv_blocks: blocks, kv_blocks_free: free } = runner;
   return {
     hours: (Date.now() - startedMs) / 3_600_000,
-    gatewayMemoryBytes: memoryOf(pid) ?? 0,
+    gatewayMemoryBytes: ofProcess(() => privateBytes(pid)) ?? 0,
     gatewayHeapBytes: Number(probe.heap_bytes),
     gatewayCodeBytes: Number(probe.code_bytes),
     gatewayExternalBytes: Number(probe.external_bytes),
@@ -45,7 +47,7 @@ export async function takeSample(gateway: Gateway, log: LogEvents, startedMs: nu
     zombies: zombiesOf(pid),
     openRequests: runner.open_requests,
     runnerPid: runner.pid ?? undefined,
-    runnerMemoryBytes: runner.pid === null ? undefined : memoryOf(runner.pid),
+    runnerMemoryBytes: runner.pid === null ? undefined : ofProcess(() => privateBytes(runner.pid as number)),
     runnerDescriptors: runner.pid === null ? undefined : descriptorsOf(runner.pid),
     usedBlocks: blocks === null || free === null ? undefined : blocks - free,
   };
@@ -54,14 +56,6 @@ export async function takeSample(gateway: Gateway, log: LogEvents, startedMs: nu
 /** undefined once the process is gone. */
 function descriptorsOf(pid: number): number | undefined {
   return ofProcess(() => readdirSync(`/proc/${pid}/fd`).length);
-}
-
-/** What is no file's: pages of a file, a program's among them, come and go as the system wants. */
-function memoryOf(pid: number): number | undefined {
-  return ofProcess(() => {
-    const kilobytes = /^RssAnon:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
-    return kilobytes === undefined ? undefined : Number(kilobytes) * 1024;
-  });
 }
 
 /** Children that are dead and that nobody has asked how they ended. */

@@ -1,9 +1,8 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { routeGroups } from '../../gateway/api/groups.ts';
-import { closeTestJournals } from '../fixtures/durable.ts';
+import { closingSuite } from '../fixtures/closing-suite.ts';
 import { Random } from '../fixtures/random.ts';
 import { mismatchOf, type Played, parseWireFile, wireText } from './wire-file.ts';
 import { World } from './world.ts';
@@ -13,7 +12,7 @@ import { World } from './world.ts';
  * `git diff` shows what clients would notice.
  */
 
-const test = suite('wire');
+const test = closingSuite('wire');
 
 const CASES = fileURLToPath(new URL('cases/', import.meta.url));
 const isRecording = process.env.RUNNEL_TEST_RECORD === '1';
@@ -34,8 +33,6 @@ async function play(text: string): Promise<readonly Played[]> {
     await world.stop();
   }
 }
-
-test.after(closeTestJournals);
 
 for (const name of files) {
   test(`${name} is answered as recorded`, async () => {

@@ -6,7 +6,6 @@ import {
   type EventOutlet,
   type Facts,
 } from '../../calls/call.ts';
-import { textOf } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
 import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
@@ -153,7 +152,6 @@ export function messageEncoding({ model, max_tokens }: Omit<Message, 'facts'>): 
   };
 }
 
-/** The reason of the end, with its marks. */
 function stopOf(message: Message, end: AnswerEnd): Stop {
   return { stop_reason: stopReason(message, end), stop_sequence: end.stopMatched, ...marks(end) };
 }
@@ -221,7 +219,6 @@ class MessageEvents implements EventEncoder {
   /** The text before the content in each delta of the last block. */
   #delta = '';
 
-  /** Writes the opening. */
   constructor(message: Message, outlet: EventOutlet) {
     this.#message = message;
     this.#outlet = outlet;
@@ -231,9 +228,9 @@ class MessageEvents implements EventEncoder {
     this.#write({ type: 'ping' });
   }
 
-  onPart({ thought, pieces, calls = [], end }: AnswerPart): void {
+  onPart({ thought, text, calls = [], end }: AnswerPart): void {
     if (thought !== undefined) this.#tellThought(thought);
-    for (const item of inOrder(textOf(pieces), calls)) {
+    for (const item of inOrder(text, calls)) {
       if (typeof item === 'string') this.#tellText(item);
       else this.#tellCall(item);
     }

@@ -18,7 +18,7 @@ import {
   textContent,
 } from '../conversation.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, EITHER, inert, MAX_TOKENS, NO, NO_ITEMS, NOTHING, violated } from '../fields.ts';
+import { ANYTHING, EITHER, ignoredFields, MAX_TOKENS, NO, NO_ITEMS, NOTHING, violated } from '../fields.ts';
 import { schemaGrammar } from '../schema-grammar.ts';
 import {
   calledWith,
@@ -34,18 +34,18 @@ import { messageEncoding, THREAD_UNSUPPORTED } from './message.ts';
 /** Bodies of POST /v1/messages and its count_tokens. Each field is obeyed, refused by name, or has no effect. */
 
 /** Fields of a block of text that are not obeyed. */
-const blockInert = { cache_control: ANYTHING, citations: NO_ITEMS } as const;
+const blockIgnored = { cache_control: ANYTHING, citations: NO_ITEMS } as const;
 /** Precedes the text of a result that is an error: templates have no other place for that. */
 const ERROR = 'Error: ';
 
-const textBlock = z.object({ type: z.literal('text'), text: z.string(), ...inert(blockInert) });
+const textBlock = z.object({ type: z.literal('text'), text: z.string(), ...ignoredFields(blockIgnored) });
 
 /** Thinking that came before a text or a call. */
 const thinkingBlock = z.object({
   type: z.literal('thinking'),
   thinking: z.string(),
   // The signature is not checked.
-  ...inert({ cache_control: ANYTHING, signature: ANYTHING }),
+  ...ignoredFields({ cache_control: ANYTHING, signature: ANYTHING }),
 });
 
 const callBlock = z.object({
@@ -53,15 +53,15 @@ const callBlock = z.object({
   id: fields.nonEmpty('id'),
   name: toolName,
   input: calledWith,
-  ...inert({ cache_control: ANYTHING, caller: ANYTHING }),
+  ...ignoredFields({ cache_control: ANYTHING, caller: ANYTHING }),
 });
 
 const resultBlock = z.object({
   type: z.literal('tool_result'),
   tool_use_id: z.string(),
-  content: textContent(blockInert).default(''),
+  content: textContent(blockIgnored).default(''),
   is_error: z.boolean().default(false),
-  ...inert({ cache_control: ANYTHING }),
+  ...ignoredFields({ cache_control: ANYTHING }),
 });
 
 const TEXT_AND_CALLS = 'blocks are of the type "text", "thinking", "tool_use" or "tool_result" here';
@@ -144,7 +144,7 @@ const tool = z
     description: z.string().optional(),
     input_schema: toolParameters,
     strict: z.boolean().default(false),
-    ...inert({
+    ...ignoredFields({
       allowed_callers: [['direct']],
       cache_control: ANYTHING,
       defer_loading: NO,
@@ -239,7 +239,7 @@ function ignoredEffort(request: ThinkingFields): string[] {
 }
 
 /** Fields of both routes. */
-const promptInert = {
+const promptIgnored = {
   cache_control: ANYTHING,
   // Edits that change nothing.
   context_management: [{}, { edits: [] }, { edits: [{ type: 'clear_thinking_20251015', keep: 'all' }] }],
@@ -249,7 +249,7 @@ const promptInert = {
 const promptFields = {
   model: fields.nonEmpty('model'),
   messages: conversation,
-  system: textContent(blockInert).optional(),
+  system: textContent(blockIgnored).optional(),
   thinking: thinkingField,
   output_config: outputConfig,
   ...toolFields,
@@ -263,8 +263,8 @@ const messagesBody = z
     stream: z.boolean().default(false),
     durable,
     ...samplingFields(),
-    ...inert({
-      ...promptInert,
+    ...ignoredFields({
+      ...promptIgnored,
       container: NOTHING,
       diagnostics: NOTHING,
       inference_geo: NOTHING,
@@ -281,7 +281,7 @@ const messagesBody = z
   });
 
 const countBody = z
-  .strictObject({ ...promptFields, ...inert(promptInert) })
+  .strictObject({ ...promptFields, ...ignoredFields(promptIgnored) })
   .superRefine((request, ctx) => checkTools(ctx, request));
 
 /** POST /v1/messages. */

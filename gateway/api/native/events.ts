@@ -3,11 +3,12 @@ import { accepts } from 'hono/accepts';
 import * as z from 'zod';
 import type { Encoding, EventEncoder, EventOutlet, Facts } from '../../calls/call.ts';
 import type { ApiError } from '../../errors/api-error.ts';
+import { timingsSchema } from '../../generation/answer-timings.ts';
 import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
 import { jsonText } from '../../json/json-text.ts';
 import { GenerationError, type GenerationErrorCode } from '../../runner/runner.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
-import { mark, timingsSchema } from '../answer-fields.ts';
+import { mark } from '../answer-fields.ts';
 import { MSGPACK_TYPE, packMsgpack } from '../msgpack.ts';
 
 /**
@@ -172,10 +173,9 @@ class ExecuteEvents implements EventEncoder {
   }
 
   #writeMetrics(numTokens: number, isLast: boolean): void {
-    const tokensPerSec = this.#rate?.sample(numTokens, this.#facts.elapsedMs());
-    if (tokensPerSec === undefined || isLast) return;
-    const vram_bytes = this.#facts.vramBytes();
-    this.#write({ event: 'metrics', data: { tokens_per_sec: tokensPerSec, vram_bytes } });
+    const tokens_per_sec = this.#rate?.sample(numTokens, this.#facts.elapsedMs());
+    if (tokens_per_sec === undefined || isLast) return;
+    this.#write({ event: 'metrics', data: { tokens_per_sec, vram_bytes: this.#facts.vramBytes() } });
   }
 
   #idsUpTo(index: number): { ids?: readonly number[] } {

@@ -3,12 +3,20 @@ import * as z from 'zod';
 import type { Call, CallLog, ParsedCall } from '../../calls/call.ts';
 import { invalidField } from '../../errors/api-error.ts';
 import { JSON_TYPE } from '../../json/json-text.ts';
+import { memberOf } from '../../json/json-values.ts';
 import { GenerationError } from '../../runner/runner.ts';
 import { callerField } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { toApiError } from '../../server/to-api-error.ts';
 import { parseBody } from '../body.ts';
-import { checkDurable, checkMinTokens, durable, samplingOf, tokenConstraints } from '../call-fields.ts';
+import {
+  checkDurable,
+  checkMinTokens,
+  durable,
+  samplingFields,
+  samplingOf,
+  tokenConstraints,
+} from '../call-fields.ts';
 import * as fields from '../fields.ts';
 import { readBytes, readJsonText, requireMediaType } from '../json.ts';
 import { MSGPACK_TYPE, unpackMsgpack } from '../msgpack.ts';
@@ -27,9 +35,7 @@ export const executeBody = z.strictObject({
   prompt: prompt.optional(),
   prompt_ids: promptIds.optional(),
   max_tokens: fields.integer('max_tokens', 1, MAX_EXECUTE_TOKENS).default(MAX_EXECUTE_TOKENS),
-  temperature: fields.float('temperature', 0, 2).default(1),
-  top_p: fields.float('top_p', 0, 1).default(1),
-  top_k: fields.integer('top_k', 0, 2 ** 32 - 1).default(0),
+  ...samplingFields(),
   repetition_penalty: fields.floatAbove('repetition_penalty', 0, 2).default(1),
   stop: fields.stopSequences('stop', STOP_LIMITS).default([]),
   min_p: fields.float('min_p', 0, 1).default(0),
@@ -51,8 +57,9 @@ export type ExecuteRequest = z.output<typeof executeBody>;
 // There are two schemas because zod checks a rule across fields only if every field is valid, and all faults are to be
 // reported at once.
 const withText = executeBody.extend({ prompt }).superRefine(checkRequest);
+const excluded = z.unknown().superRefine((_, ctx) => fields.refuseBoth(ctx, 'prompt', 'prompt_ids', []));
 const withIds = executeBody
-  .extend({ prompt: fields.excludedBy('prompt', 'prompt_ids'), prompt_ids: promptIds })
+  .extend({ prompt: excluded.optional(), prompt_ids: promptIds })
   .superRefine(checkRequest);
 
 function checkRequest(
@@ -66,7 +73,8 @@ function checkRequest(
 
 /** Throws a 400 that lists every field at fault. */
 export function parseExecuteRequest(body: unknown): ExecuteRequest {
-  return hasPromptIds(body) ? { ...parseBody(withIds, body), prompt: undefined } : parseBody(withText, body);
+  const hasIds = (memberOf(body, 'prompt_ids') ?? null) !== null;
+  return hasIds ? { ...parseBody(withIds, body), prompt: undefined } : parseBody(withText, body);
 }
 
 /** The same, as a call. */
@@ -116,23 +124,14 @@ function parseDeadline(header: string | undefined): number | undefined {
   throw invalidField({ field: DEADLINE_HEADER, constraint: 'deadline', message, value: header });
 }
 
-function hasPromptIds(body: unknown): boolean {
-  return typeof body === 'object' && body !== null && 'prompt_ids' in body && body.prompt_ids !== null;
-}
-
 /** Describes sampling parameters that are allowed but rarely meant. They are logged, and the request is obeyed. */
 export function unusualSampling(request: ExecuteRequest): string[] {
   const { top_k, top_p, min_p, temperature } = request;
-  const sentences = [];
-  if (top_k > 0 && top_k < 10 && top_p < 0.5) {
-    sentences.push(`top_k ${top_k} and top_p ${top_p} together leave very few tokens to choose from`);
-  }
-  if (min_p > 0.5 && temperature < 0.5) {
-    sentences.push(
-      `min_p ${min_p} and temperature ${temperature} together leave very few tokens to choose from`,
-    );
-  }
-  return sentences;
+  const pairs = [
+    ...(top_k > 0 && top_k < 10 && top_p < 0.5 ? [`top_k ${top_k} and top_p ${top_p}`] : []),
+    ...(min_p > 0.5 && temperature < 0.5 ? [`min_p ${min_p} and temperature ${temperature}`] : []),
+  ];
+  return pairs.map((pair) => `${pair} together leave very few tokens to choose from`);
 }
 
 /** Reads the body of a native request, JSON or MessagePack; both have the same values. */

@@ -6,7 +6,6 @@ import {
   type EventOutlet,
   type Facts,
 } from '../../calls/call.ts';
-import { textOf } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import { type AnswerEnd, type AnswerPart, isCutShort } from '../../generation/text-stream.ts';
 import { appendCalls, type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
@@ -157,9 +156,9 @@ class AnswerLines implements EventEncoder {
     this.#outlet = outlet;
   }
 
-  onPart({ thought, pieces, calls = [], numWholeCalls = 0, end }: AnswerPart): void {
+  onPart({ thought, text, calls = [], numWholeCalls = 0, end }: AnswerPart): void {
     if (thought !== undefined) this.#tell('', [], thought);
-    for (const item of inOrder(textOf(pieces), calls)) {
+    for (const item of inOrder(text, calls)) {
       if (typeof item !== 'string') appendCalls(this.#calls, [item]);
       else {
         // Text comes after a call only when the call is complete.

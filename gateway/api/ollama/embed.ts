@@ -49,17 +49,15 @@ export const embeddingSchema = z
 /** POST /api/embed: vectors of several texts, scaled to a length of 1. */
 export function embedding(deps: RouteDeps): Handler {
   return async (c) => {
-    const body = await readJsonText(c);
-    const request = parseBody(embedBody, body);
+    const request = await read(c, deps, embedBody);
     const { model, input: texts, dimensions, truncate: isCut, options: asked } = request;
     const beginMs = deps.monotonicNow();
     /** The nanoseconds since then. */
     const elapsed = (): number => Math.round((deps.monotonicNow() - beginMs) * 1e6);
-    tellIgnored(c, deps.log, ignoredByOllama(embedBody, body, request, deps.isUnloadAllowed));
     return answer(c, deps, request, async (usable) => {
       const load_duration = elapsed();
-      const wish = { field: 'input', texts, dimensions, limit: contextOf(asked, usable.info), isCut };
-      return embedTexts(c, deps, usable, wish, (prompt_eval_count) => {
+      const wanted = { field: 'input', texts, dimensions, limit: contextOf(asked, usable.info), isCut };
+      return embedTexts(c, deps, usable, wanted, (prompt_eval_count) => {
         const end = { total_duration: elapsed(), load_duration, prompt_eval_count };
         return {
           before: `{"model":${JSON.stringify(model)},"embeddings":[`,
@@ -73,25 +71,36 @@ export function embedding(deps: RouteDeps): Handler {
 /** POST /api/embeddings, the older form: the vector of one text, not scaled. */
 export function embeddingOne(deps: RouteDeps): Handler {
   return async (c) => {
-    const body = await readJsonText(c);
-    const request = parseBody(embeddingBody, body);
+    const request = await read(c, deps, embeddingBody);
     const { prompt, options: asked } = request;
-    tellIgnored(c, deps.log, ignoredByOllama(embeddingBody, body, request, deps.isUnloadAllowed));
     return answer(c, deps, request, async (usable) => {
       if (prompt === '') return c.json({ embedding: [] });
       const limit = contextOf(asked, usable.info);
-      const wish = { field: 'prompt', texts: [prompt], dimensions: undefined, limit, isCut: true };
+      const wanted = { field: 'prompt', texts: [prompt], dimensions: undefined, limit, isCut: true };
       const form = { before: '{"embedding":', behind: '}', isScaled: false };
-      return embedTexts(c, deps, usable, wish, () => form);
+      return embedTexts(c, deps, usable, wanted, () => form);
     });
   };
+}
+
+type Shared = z.output<z.ZodObject<typeof sharedFields>>;
+
+async function read<Body extends z.ZodType<Shared>>(
+  c: Context,
+  deps: RouteDeps,
+  schema: Body,
+): Promise<z.output<Body>> {
+  const body = await readJsonText(c);
+  const request = parseBody(schema, body);
+  tellIgnored(c, deps.log, ignoredByOllama(schema, body, request, deps.isUnloadAllowed));
+  return request;
 }
 
 /** Answers by the model that is named. It is loaded if necessary, and unloaded afterwards if the request asks for that. */
 async function answer(
   c: Context,
   deps: RouteDeps,
-  asked: Pick<z.output<typeof embeddingBody>, 'model' | 'keep_alive'>,
+  asked: Shared,
   answerBy: (usable: UsableModel) => Promise<Response>,
 ): Promise<Response> {
   const name = servedName(asked.model, deps.models.names);

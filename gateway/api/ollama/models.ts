@@ -11,7 +11,7 @@ import { isResident, memoryOf, type ServedModel } from '../../models/model-regis
 import { LINES_TYPE, type RouteDeps } from '../../server/route-group.ts';
 import { parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, inert } from '../fields.ts';
+import { ANYTHING, ignoredFields } from '../fields.ts';
 import { readJsonText } from '../json.ts';
 
 const detailsSchema = z.object({
@@ -88,7 +88,7 @@ function namedModel(
 }
 
 export const showBody = z
-  .strictObject({ ...nameFields, ...inert({ verbose: ANYTHING }) })
+  .strictObject({ ...nameFields, ...ignoredFields({ verbose: ANYTHING }) })
   .transform(namedModel);
 
 /** GET /api/tags. Properties that are unknown are left out. */
@@ -178,7 +178,11 @@ function details({ path, architecture, quantKind }: Model): z.infer<typeof detai
 }
 
 export const pullBody = z
-  .strictObject({ ...nameFields, stream: z.boolean().default(true), ...inert({ insecure: ANYTHING }) })
+  .strictObject({
+    ...nameFields,
+    stream: z.boolean().default(true),
+    ...ignoredFields({ insecure: ANYTHING }),
+  })
   .transform((body, ctx) => ({ name: namedModel(body, ctx), isStream: body.stream }));
 
 /**

@@ -25,7 +25,7 @@ import {
   TOO_MANY_MESSAGES,
 } from '../conversation.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, inert, MAX_TOKENS, NO, NO_ITEMS, ONE, ZERO } from '../fields.ts';
+import { ANYTHING, ignoredFields, MAX_TOKENS, NO, NO_ITEMS, ONE, ZERO } from '../fields.ts';
 import { JSON_OBJECT, schemaGrammar } from '../schema-grammar.ts';
 import { calledWith, toolFields, toolName } from '../tools.ts';
 import { answerEncoding, type Form } from './answers.ts';
@@ -35,7 +35,7 @@ import { answerEncoding, type Form } from './answers.ts';
 const toolCall = z.object({
   id: z.string().optional(),
   type: z.literal('function').optional(),
-  function: z.object({ name: toolName, arguments: calledWith, ...inert({ index: ANYTHING }) }),
+  function: z.object({ name: toolName, arguments: calledWith, ...ignoredFields({ index: ANYTHING }) }),
 });
 
 const message = z
@@ -46,7 +46,7 @@ const message = z
     tool_call_id: z.string().optional(),
     tool_name: z.string().optional(),
     thinking: z.string().optional(),
-    ...inert({ images: NO_ITEMS }),
+    ...ignoredFields({ images: NO_ITEMS }),
   })
   .superRefine(({ role, content, tool_calls = [], tool_call_id, tool_name, thinking = '' }, ctx) => {
     if (content === undefined && role !== 'assistant') fields.refuseMissing(ctx, ['content']);
@@ -58,7 +58,6 @@ const message = z
 
 type Message = z.output<typeof message>;
 
-/** Makes the conversation as templates see it. */
 const conversation = z
   .array(message)
   .max(MAX_MESSAGES, TOO_MANY_MESSAGES)
@@ -118,7 +117,7 @@ export const options = z
     /** Not Ollama's, which has none: vLLM's. */
     thinking_token_budget: budget('thinking_token_budget'),
     stop: fields.oneOrMany(fields.stopSequences('stop')).default([]),
-    ...inert({
+    ...ignoredFields({
       // Prompts are never cut, so there is nothing to keep.
       num_keep: ANYTHING,
       // Samplers that must be off, and the parameters that those samplers would have.
@@ -149,8 +148,7 @@ export function contextOf({ num_ctx }: z.output<typeof options>, limit: ContextL
   return { ...limit, maxModelLen: Math.min(limit.maxModelLen, num_ctx ?? limit.maxModelLen) };
 }
 
-/** Fields of both routes. */
-const sharedInert = {
+const sharedIgnored = {
   logprobs: NO,
   top_logprobs: ZERO,
   // Prompts are never cut, and tokens are never shifted out of a context.
@@ -192,7 +190,7 @@ export const chatBody = z
     ...sharedFields,
     messages: conversation,
     tools: toolFields.tools,
-    ...inert(sharedInert),
+    ...ignoredFields(sharedIgnored),
   })
   .superRefine((request, ctx) => checkThinking(ctx, reasoningParams(request)));
 
@@ -202,8 +200,8 @@ export const generateBody = z
     prompt: z.string().default(''),
     system: z.string().default(''),
     raw: z.boolean().default(false),
-    ...inert({
-      ...sharedInert,
+    ...ignoredFields({
+      ...sharedIgnored,
       context: NO_ITEMS,
       images: NO_ITEMS,
       suffix: [''],
@@ -234,12 +232,10 @@ function reasoningParams({ think, options: { thinking_token_budget } }: SharedFi
   };
 }
 
-/** What a body of a generating route asks. */
 export interface Asked extends Pick<ParsedCall, 'call' | 'encoding'> {
   readonly form: Form;
   /** Whether there is no prompt: the model is to be loaded, and nothing else. */
   readonly isEmpty: boolean;
-  /** Whether the model is to be unloaded. */
   readonly isLast: boolean;
   /** Names the fields that were sent and are ignored. isUnloadAllowed: whether clients may have models unloaded. */
   readonly ignored: (isUnloadAllowed: boolean | undefined) => string[];

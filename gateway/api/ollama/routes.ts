@@ -44,7 +44,6 @@ function lines(last: z.ZodType, line: z.ZodType): Answer {
   return jsonOrLines(LINES, last, z.union([line, last, ollamaErrorSchema]));
 }
 
-/** Ollama's API. */
 export const ollamaGroup: RouteGroup = {
   name: 'ollama',
   paths: ['/api/*'],

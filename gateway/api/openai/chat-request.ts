@@ -11,11 +11,11 @@ import {
 } from '../call-fields.ts';
 import { chatMessages, checkTemplateFields, renderOptions, templateFields } from '../conversation.ts';
 import * as fields from '../fields.ts';
-import { inert, refuseIgnored } from '../fields.ts';
+import { ignoredFields, refuseIgnored } from '../fields.ts';
 import { checkTools, toolFields, toolParamsOf } from '../tools.ts';
 import { chatFormat } from './choices.ts';
 import { completionEncoding } from './completion.ts';
-import { chatInert, checkShared, ignoredOptions, sharedCall, sharedFields } from './fields.ts';
+import { chatIgnored, checkShared, ignoredOptions, sharedCall, sharedFields } from './fields.ts';
 
 const thinkingFields = {
   reasoning_effort: effort.optional(),
@@ -58,7 +58,7 @@ const body = z
     ...toolFields,
     ...templateFields,
     ...thinkingFields,
-    ...inert(chatInert),
+    ...ignoredFields(chatIgnored),
   })
   .superRefine((request, ctx) => {
     const { logprobs, top_logprobs, max_tokens, max_completion_tokens } = request;

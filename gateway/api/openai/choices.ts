@@ -1,11 +1,11 @@
 import * as z from 'zod';
 import { callDigits, type Facts } from '../../calls/call.ts';
-import type { ChoiceText } from '../../calls/whole-answer.ts';
-import type { SentToken } from '../../generation/text-stream.ts';
+import { timingsSchema } from '../../generation/answer-timings.ts';
+import type { AnswerText, SentToken } from '../../generation/text-stream.ts';
 import type { CallPiece } from '../../generation/tool-call-parser.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { tokenText } from '../../tokenizer/utf8.ts';
-import { endedByFields, timingsSchema } from '../answer-fields.ts';
+import { endedByFields } from '../answer-fields.ts';
 
 /** The choices of chat completions and of completions, whole and as deltas. */
 
@@ -85,10 +85,10 @@ export interface ChoiceFormat {
   readonly object: string;
   readonly chunkObject: string;
   /** A whole choice. */
-  choice(index: number, text: ChoiceText, finishReason: FinishReason): object;
+  choice(index: number, text: AnswerText, finishReason: FinishReason): object;
   /** The first chunk of a choice, before its text; undefined if there is none. */
   opening(index: number): object | undefined;
-  delta(index: number, text: ChoiceText): object;
+  delta(index: number, text: AnswerText): object;
   /** A chunk of new thinking. Undefined for a format that has none. */
   readonly thought?: (index: number, thought: string) => object;
   closing(index: number, finishReason: FinishReason): object;
@@ -99,8 +99,8 @@ export function chatFormat({ tokenizer, uuid }: Facts): ChoiceFormat {
   const digits = callDigits(uuid);
   // At most 40 characters, the longest that OpenAI accepts in a conversation.
   const callId = (choice: number, call: number) => `call_${digits}_${choice}_${call}`;
-  const logprobs = ({ tokens }: ChoiceText): z.infer<typeof chatLogprobs> | null =>
-    tokens === undefined ? null : { content: tokenLogprobs(tokenizer, tokens), refusal: null };
+  const logprobs = ({ sentTokens }: AnswerText): z.infer<typeof chatLogprobs> | null =>
+    sentTokens === undefined ? null : { content: tokenLogprobs(tokenizer, sentTokens), refusal: null };
   const chunk = (
     index: number,
     delta: z.infer<typeof chatDelta>,
@@ -110,23 +110,27 @@ export function chatFormat({ tokenizer, uuid }: Facts): ChoiceFormat {
     prefix: 'chatcmpl-',
     object: 'chat.completion',
     chunkObject: 'chat.completion.chunk',
-    choice: (index, text, finish_reason): z.infer<typeof chatChoice> => {
-      const called = text.calls.map(({ index: call, name = '', arguments: given }) => {
+    choice: (index, answer, finish_reason): z.infer<typeof chatChoice> => {
+      const { text, thought, calls = [] } = answer;
+      const called = calls.map(({ index: call, name = '', arguments: given }) => {
         return { id: callId(index, call), type: 'function' as const, function: { name, arguments: given } };
       });
       const hasCalls = called.length > 0;
-      const content = hasCalls && text.text === '' ? null : text.text;
-      const calls = hasCalls ? { tool_calls: called } : {};
-      const thought = text.thought === undefined ? {} : { reasoning_content: text.thought };
-      const message = { role: 'assistant' as const, content, refusal: null, ...thought, ...calls };
-      return { index, message, logprobs: logprobs(text), finish_reason };
+      const message = {
+        role: 'assistant' as const,
+        content: hasCalls && text === '' ? null : text,
+        refusal: null,
+        ...(thought !== undefined && { reasoning_content: thought }),
+        ...(hasCalls && { tool_calls: called }),
+      };
+      return { index, message, logprobs: logprobs(answer), finish_reason };
     },
     opening: (index) => chunk(index, { role: 'assistant', content: '' }),
-    delta: (index, text) => {
-      if (text.calls.length === 0)
-        return { ...chunk(index, { content: text.text }), logprobs: logprobs(text) };
-      const content = text.text === '' ? {} : { content: text.text };
-      const tool_calls = text.calls.map((piece) => callPiece(piece, callId(index, piece.index)));
+    delta: (index, answer) => {
+      const { text, calls = [] } = answer;
+      if (calls.length === 0) return { ...chunk(index, { content: text }), logprobs: logprobs(answer) };
+      const content = text === '' ? {} : { content: text };
+      const tool_calls = calls.map((piece) => callPiece(piece, callId(index, piece.index)));
       return chunk(index, { ...content, tool_calls });
     },
     thought: (index, thought) => chunk(index, { reasoning_content: thought }),
@@ -143,10 +147,10 @@ function callPiece({ index, name, arguments: given }: CallPiece, id: string): z.
 export function completionFormat({ tokenizer }: Facts): ChoiceFormat {
   const choice = (
     index: number,
-    { text, tokens }: Pick<ChoiceText, 'text' | 'tokens'>,
+    { text, sentTokens }: AnswerText,
     finish_reason: FinishReason | null,
   ): z.infer<typeof completionChoice> => {
-    const logprobs = tokens === undefined ? null : listedLogprobs(tokenizer, tokens);
+    const logprobs = sentTokens === undefined ? null : listedLogprobs(tokenizer, sentTokens);
     return { index, text, logprobs, finish_reason };
   };
   return {
@@ -156,7 +160,7 @@ export function completionFormat({ tokenizer }: Facts): ChoiceFormat {
     choice,
     opening: () => undefined,
     delta: (index, text) => choice(index, text, null),
-    closing: (index, finishReason) => choice(index, { text: '', tokens: undefined }, finishReason),
+    closing: (index, finishReason) => choice(index, { text: '' }, finishReason),
   };
 }
 

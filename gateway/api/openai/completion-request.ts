@@ -2,10 +2,10 @@ import * as z from 'zod';
 import { codec } from '../body.ts';
 import { checkMinTokens } from '../call-fields.ts';
 import * as fields from '../fields.ts';
-import { got, inert, MAX_TOKENS, refuseIgnored, violated } from '../fields.ts';
+import { got, ignoredFields, MAX_TOKENS, refuseIgnored, violated } from '../fields.ts';
 import { completionFormat } from './choices.ts';
 import { completionEncoding } from './completion.ts';
-import { checkShared, completionInert, ignoredOptions, sharedCall, sharedFields } from './fields.ts';
+import { checkShared, completionIgnored, ignoredOptions, sharedCall, sharedFields } from './fields.ts';
 
 const FORMS = 'a string, a list of strings, a list of token ids, or a list of lists of token ids';
 
@@ -48,13 +48,8 @@ function isListOf<Item>(value: unknown, isItem: (item: unknown) => item is Item)
   return Array.isArray(value) && value.length > 0 && value.every(isItem);
 }
 
-function isString(value: unknown): value is string {
-  return typeof value === 'string';
-}
-
-function isNumber(value: unknown): value is number {
-  return typeof value === 'number';
-}
+const isString = (value: unknown) => typeof value === 'string';
+const isNumber = (value: unknown) => typeof value === 'number';
 
 /** An empty list passes here and is refused later, as a prompt without tokens. */
 function isNumbers(value: unknown): value is readonly number[] {
@@ -76,7 +71,7 @@ const body = z
     logprobs: fields.integer('logprobs', 0, MAX_LOGPROBS).optional(),
     /** Whether the answer begins with the prompt, and its log-probabilities too. */
     echo: z.boolean().default(false),
-    ...inert(completionInert),
+    ...ignoredFields(completionIgnored),
   })
   .superRefine((request, ctx) => {
     const { prompt, n, best_of, echo, min_tokens, max_tokens } = request;

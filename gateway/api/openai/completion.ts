@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod';
 import type { Encoding, EventEncoder, EventOutlet, Facts } from '../../calls/call.ts';
-import { choiceText, type FinishedChoice, textOf } from '../../calls/whole-answer.ts';
+import type { FinishedChoice } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import { type AnswerEnd, type AnswerPart, isCutShort } from '../../generation/text-stream.ts';
 import { dataEvent } from '../../server/streams/sse.ts';
@@ -208,13 +208,11 @@ class CompletionEvents implements EventEncoder {
   }
 
   onPart(part: AnswerPart, index: number): void {
-    const { thought, pieces, sentTokens, calls = [], end } = part;
-    const text = textOf(pieces);
+    const { thought, text, sentTokens, calls = [], end } = part;
     if (thought !== undefined) this.#outlet.write(this.#thoughtDelta(index, thought));
     if (text !== '' || calls.length > 0) {
       const isPlain = sentTokens === undefined && calls.length === 0;
-      const delta = isPlain ? this.#plainDelta(index, text) : this.#delta(index, part);
-      this.#outlet.write(delta);
+      this.#outlet.write(isPlain ? this.#plainDelta(index, text) : this.#delta(index, part));
     }
     if (end !== undefined) this.#onEnd(index, end);
   }
@@ -225,14 +223,12 @@ class CompletionEvents implements EventEncoder {
   }
 
   #delta(index: number, part: AnswerPart): string {
-    return this.#chunk([this.#shape.delta(index, choiceText(part))]);
+    return this.#chunk([this.#shape.delta(index, part)]);
   }
 
   /** Makes the same bytes as #delta for a text without log-probabilities, from a frame that is made once. */
   #plainDelta(index: number, text: string): string {
-    this.#frames[index] ??= this.#frameOf(
-      this.#shape.delta(index, { text: PLACEHOLDER, tokens: undefined, calls: [] }),
-    );
+    this.#frames[index] ??= this.#frameOf(this.#shape.delta(index, { text: PLACEHOLDER }));
     return framed(this.#frames[index], text);
   }
 

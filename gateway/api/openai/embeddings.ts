@@ -6,10 +6,10 @@ import type { RouteDeps } from '../../server/route-group.ts';
 import { ignoredIn, parseBody } from '../body.ts';
 import { base64Json, embedTexts, MAX_TEXTS } from '../embed-texts.ts';
 import * as fields from '../fields.ts';
-import { inert } from '../fields.ts';
+import { ignoredFields } from '../fields.ts';
 import { readJson } from '../json.ts';
 import { prompts } from './completion-request.ts';
-import { embeddingInert } from './fields.ts';
+import { embeddingIgnored } from './fields.ts';
 
 const MAX_DIMENSIONS = 2 ** 16;
 
@@ -21,7 +21,7 @@ export const embeddingBody = z
     encoding_format: z.enum(['float', 'base64']).default('float'),
     dimensions: fields.integer('dimensions', 1, MAX_DIMENSIONS).optional(),
     priority: fields.priority,
-    ...inert(embeddingInert),
+    ...ignoredFields(embeddingIgnored),
   })
   .superRefine(({ input }, ctx) => {
     fields.refuseMany(ctx, 'input', [input.length, MAX_TEXTS], 'texts', ['input']);
@@ -49,8 +49,8 @@ export function embedding(deps: RouteDeps): Handler {
     const { model: name, input, dimensions, encoding_format, priority } = parseBody(embeddingBody, body);
     tellIgnored(c, deps.log, ignoredIn(embeddingBody, body));
     return useModel(c, deps, { name }, async (usable) => {
-      const wish = { field: 'input', texts: input, dimensions, limit: usable.info, isCut: false, priority };
-      return embedTexts(c, deps, usable, wish, (numTokens) => {
+      const wanted = { field: 'input', texts: input, dimensions, limit: usable.info, isCut: false, priority };
+      return embedTexts(c, deps, usable, wanted, (numTokens) => {
         const usage = { prompt_tokens: numTokens, total_tokens: numTokens };
         return {
           before: '{"object":"list","data":[',

@@ -16,13 +16,14 @@ import * as fields from '../fields.ts';
 import {
   ANYTHING,
   EITHER,
-  type InertFields,
-  inert,
+  type IgnoredFields,
+  ignoredFields,
   NO,
   NO_ITEMS,
   NO_MEMBERS,
   NOTHING,
   ONE,
+  violated,
   ZERO,
 } from '../fields.ts';
 import { checkGrammar, formsOf, grammarFields } from './grammar-fields.ts';
@@ -33,7 +34,7 @@ import { checkGrammar, formsOf, grammarFields } from './grammar-fields.ts';
  */
 
 /** Fields of both generating routes. */
-export const sharedInert = {
+export const sharedIgnored = {
   // What clients send along.
   client_metadata: ANYTHING,
   intent: ANYTHING,
@@ -99,11 +100,11 @@ export const sharedInert = {
   structural_tag: NOTHING,
   truncate_prompt_tokens: NOTHING,
   use_beam_search: NO,
-} as const satisfies InertFields;
+} as const satisfies IgnoredFields;
 
 /** Fields of POST /v1/chat/completions. */
-export const chatInert = {
-  ...sharedInert,
+export const chatIgnored = {
+  ...sharedIgnored,
   audio: NOTHING,
   function_call: ['none', 'auto'],
   functions: NO_ITEMS,
@@ -120,17 +121,17 @@ export const chatInert = {
   include_reasoning: [true],
   mm_processor_kwargs: NO_MEMBERS,
   n_predict: [-1],
-} as const satisfies InertFields;
+} as const satisfies IgnoredFields;
 
 /** Fields of stream_options. */
-export const streamOptionsInert = {
+export const streamOptionsIgnored = {
   continuous_usage_stats: NO,
   include_obfuscation: NO,
-} as const satisfies InertFields;
+} as const satisfies IgnoredFields;
 
 /** Fields of POST /v1/completions. */
-export const completionInert = {
-  ...sharedInert,
+export const completionIgnored = {
+  ...sharedIgnored,
   add_special_tokens: [true],
   best_of: ONE,
   // A plain prompt has no thinking.
@@ -138,10 +139,10 @@ export const completionInert = {
   // -1 (no limit) would differ from the default of max_tokens, so no value is accepted.
   n_predict: NOTHING,
   suffix: [''],
-} as const satisfies InertFields;
+} as const satisfies IgnoredFields;
 
 /** Fields of POST /v1/embeddings. */
-export const embeddingInert = {
+export const embeddingIgnored = {
   user: ANYTHING,
   // Fields of vLLM and llama-server.
   add_special_tokens: [true],
@@ -149,7 +150,7 @@ export const embeddingInert = {
   normalize: [true],
   request_id: ANYTHING,
   truncate_prompt_tokens: NOTHING,
-} as const satisfies InertFields;
+} as const satisfies IgnoredFields;
 
 const MAX_CHOICES_PER_PROMPT = 8;
 
@@ -161,7 +162,7 @@ export const sharedFields = {
   timings: z.boolean().default(false),
   durable,
   stream_options: z
-    .object({ include_usage: z.boolean().default(false), ...inert(streamOptionsInert) })
+    .object({ include_usage: z.boolean().default(false), ...ignoredFields(streamOptionsIgnored) })
     .optional(),
   n: fields.integer('n', 1, MAX_CHOICES_PER_PROMPT).default(1),
   ...samplingFields(),
@@ -190,7 +191,7 @@ export function checkShared(
   const { repetition_penalty, repeat_penalty, durable, timings, n } = request;
   const isSecond = repeat_penalty !== 1 && repetition_penalty !== 1 && repeat_penalty !== repetition_penalty;
   const sentence = 'repeat_penalty and repetition_penalty mean the same; send one of them';
-  if (isSecond) fields.violated(ctx, 'exclusive', sentence, ['repeat_penalty']);
+  if (isSecond) violated(ctx, 'exclusive', sentence, ['repeat_penalty']);
   checkWindow(ctx, request, repetition_penalty !== 1);
   checkDurable(ctx, { durable, timings, n, ...asked });
 }

@@ -53,7 +53,6 @@ const chunks = (chunk: z.ZodType): Events => ({
   last: '[DONE]',
 });
 
-/** OpenAI's API. */
 export const openAiGroup: RouteGroup = {
   name: 'openai',
   paths: ['/v1/*'],

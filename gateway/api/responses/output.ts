@@ -1,6 +1,7 @@
 import type { EventOutlet } from '../../calls/call.ts';
-import { type ChoiceText, GrowingText } from '../../calls/whole-answer.ts';
+import { GrowingText } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
+import type { AnswerText } from '../../generation/text-stream.ts';
 import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
@@ -13,7 +14,7 @@ import type { ItemIds, ItemStatus, OutputItem, OutputPart, ResponseEventName } f
 type TokenBytes = Pick<Tokenizer, 'bytes'>;
 
 /** A text or a piece of a text. It has its tokens if log-probabilities were requested. */
-type ItemText = Pick<ChoiceText, 'text' | 'tokens'>;
+type ItemText = Pick<AnswerText, 'text' | 'sentTokens'>;
 
 /** How an item of one type is written. `said` is its text so far. */
 interface ItemForm {
@@ -46,7 +47,7 @@ function reasoningForm(id: string): ItemForm {
 }
 
 function messageForm(id: string, tokenizer: TokenBytes): ItemForm {
-  const logprobsOf = ({ tokens }: ItemText) => (tokens === undefined ? [] : tokenLogprobs(tokenizer, tokens));
+  const logprobsOf = ({ sentTokens = [] }: ItemText) => tokenLogprobs(tokenizer, sentTokens);
   const part = (said: ItemText) => {
     return { type: 'output_text' as const, text: said.text, annotations: [], logprobs: logprobsOf(said) };
   };
@@ -106,7 +107,7 @@ class OpenItem {
   }
 
   add(piece: ItemText): void {
-    this.#said.append({ ...piece, calls: [] });
+    this.#said.append(piece);
     const { textName, besidePiece } = this.#form;
     const members = `"delta":${JSON.stringify(piece.text)}${besidePiece?.(piece) ?? ''}`;
     this.#writer?.write(`response.${textName}.delta`, `${this.#place},${members}`);
@@ -158,7 +159,7 @@ export class Output {
     if (this.#open !== undefined) items.push(this.#open.at(this.#endStatus(status)));
     if (items.some(({ type }) => type !== 'reasoning')) return items;
     const message = messageForm(this.#ids.message(0), this.#tokenizer);
-    return [...items, message.item(status, { text: '', tokens: undefined })];
+    return [...items, message.item(status, { text: '' })];
   }
 
   /** Closes the open item, and writes the first events of a message. */
@@ -167,14 +168,14 @@ export class Output {
   }
 
   /** piece: what the answer has besides all that was added before. numWholeCalls: the calls whose arguments are whole. */
-  add({ thought, text, tokens, calls }: ChoiceText, numWholeCalls: number): void {
+  add({ thought, text, sentTokens, calls = [] }: AnswerText, numWholeCalls: number): void {
     if (thought !== undefined) {
       if (this.#open === undefined) this.#begin(reasoningForm(this.#ids.reasoning));
-      this.#open?.add({ text: thought, tokens: undefined });
+      this.#open?.add({ text: thought });
     }
     // Tools exclude log-probabilities, so texts between calls need no tokens.
     for (const item of inOrder(text, calls)) {
-      if (typeof item === 'string') this.#say({ text: item, tokens });
+      if (typeof item === 'string') this.#say({ text: item, sentTokens });
       else this.#addCall(item);
     }
     const callIndex = this.#open?.callIndex;
@@ -204,7 +205,7 @@ export class Output {
 
   #addCall({ index, name, arguments: text }: CallPiece): void {
     if (name !== undefined) this.#begin(callForm(this.#ids.call(index), name), index);
-    if (text !== '') this.#open?.add({ text, tokens: undefined });
+    if (text !== '') this.#open?.add({ text });
   }
 
   #begin(form: ItemForm, callIndex?: number): void {

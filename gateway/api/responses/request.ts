@@ -15,8 +15,8 @@ import { CallNames, callArguments, chatMessage, MAX_MESSAGES, textContent } from
 import * as fields from '../fields.ts';
 import {
   ANYTHING,
-  type InertFields,
-  inert,
+  type IgnoredFields,
+  ignoredFields,
   MAX_TOKENS,
   NO,
   NO_ITEMS,
@@ -39,21 +39,25 @@ import {
 /** The body of POST /v1/responses. Each field is obeyed, refused by name, or accepted because it changes nothing. */
 
 /** Accepted fields of a message that change nothing. Clients send a response's output back with these fields. */
-export const itemInert = { id: ANYTHING, phase: ANYTHING, status: ANYTHING } as const satisfies InertFields;
+export const itemIgnored = {
+  id: ANYTHING,
+  phase: ANYTHING,
+  status: ANYTHING,
+} as const satisfies IgnoredFields;
 
 /** The same for a part of an item's content. */
-export const partInert = {
+export const partIgnored = {
   annotations: ANYTHING,
   logprobs: ANYTHING,
   parsed: ANYTHING,
   prompt_cache_breakpoint: ANYTHING,
-} as const satisfies InertFields;
+} as const satisfies IgnoredFields;
 
 const messageItem = z.object({
   type: z.literal('message'),
   role: z.enum(['user', 'system', 'developer', 'assistant']),
-  content: textContent(partInert, ['input_text', 'output_text']),
-  ...inert(itemInert),
+  content: textContent(partIgnored, ['input_text', 'output_text']),
+  ...ignoredFields(itemIgnored),
 });
 
 const textsOf = (type: 'reasoning_text' | 'summary_text') =>
@@ -64,7 +68,7 @@ const reasoningItem = z.object({
   type: z.literal('reasoning'),
   content: textsOf('reasoning_text').optional(),
   summary: textsOf('summary_text').default([]),
-  ...inert({ encrypted_content: ANYTHING, id: ANYTHING, status: ANYTHING }),
+  ...ignoredFields({ encrypted_content: ANYTHING, id: ANYTHING, status: ANYTHING }),
 });
 
 const callItem = z.object({
@@ -73,14 +77,14 @@ const callItem = z.object({
   name: toolName,
   arguments: callArguments,
   // SDKs add parsed_arguments.
-  ...inert({ id: ANYTHING, parsed_arguments: ANYTHING, status: ANYTHING }),
+  ...ignoredFields({ id: ANYTHING, parsed_arguments: ANYTHING, status: ANYTHING }),
 });
 
 const resultItem = z.object({
   type: z.literal('function_call_output'),
   call_id: z.string(),
-  output: textContent(partInert, ['input_text', 'output_text']),
-  ...inert({ id: ANYTHING, status: ANYTHING }),
+  output: textContent(partIgnored, ['input_text', 'output_text']),
+  ...ignoredFields({ id: ANYTHING, status: ANYTHING }),
 });
 
 const MESSAGES_AND_CALLS =
@@ -155,7 +159,7 @@ const tool = z
     type: z.literal('function'),
     ...functionFields,
     strict: z.boolean().optional(),
-    ...inert({
+    ...ignoredFields({
       allowed_callers: [['direct']],
       defer_loading: NO,
       // Only the client makes results, so their schema changes nothing here.
@@ -183,7 +187,7 @@ const toolFields = {
   parallel_tool_calls: z.boolean().default(true),
 };
 
-export const textInert = { verbosity: ['medium'] } as const satisfies InertFields;
+export const textIgnored = { verbosity: ['medium'] } as const satisfies IgnoredFields;
 
 interface TextFormat {
   /** Undefined: the answer may be any text. */
@@ -217,7 +221,7 @@ const format = z
   });
 
 const textField = z
-  .strictObject({ format: format.optional(), ...inert(textInert) })
+  .strictObject({ format: format.optional(), ...ignoredFields(textIgnored) })
   .default({})
   .transform(({ format: asked }) => asked ?? PLAIN);
 
@@ -252,7 +256,7 @@ const INCLUDABLE = [
   'web_search_call.results',
 ] as const;
 
-export const responsesInert = {
+export const responsesIgnored = {
   client_metadata: ANYTHING,
   context_management: NO_ITEMS,
   conversation: NOTHING,
@@ -269,7 +273,7 @@ export const responsesInert = {
   stream_options: [{}, { include_obfuscation: false }],
   truncation: ['disabled'],
   user: ANYTHING,
-} as const satisfies InertFields;
+} as const satisfies IgnoredFields;
 
 /** The response repeats the metadata. Errors do not, since its texts may be private. */
 const metadata = z.record(z.string(), z.string()).superRefine((pairs, ctx) => {
@@ -309,7 +313,7 @@ export const responsesBody = z
     seed: fields.seed('seed').optional(),
     /** An addition too. */
     priority: fields.priority,
-    ...inert(responsesInert),
+    ...ignoredFields(responsesIgnored),
   })
   .superRefine((request, ctx) => {
     const { include, top_logprobs, store, background, durable } = request;

@@ -140,7 +140,6 @@ const eventFields = {
   },
 };
 
-/** The schema of each event, by the name of the event. */
 export const responseEventSchemas = Object.fromEntries(
   Object.entries(eventFields).map(([type, fields]) => [type, z.object({ type: z.literal(type), ...fields })]),
 );
@@ -150,7 +149,6 @@ export function responseId(uuid: string): string {
   return `resp_${uuid}`;
 }
 
-/** The status of a response that ended without an error. */
 export function endStatus(end: AnswerEnd): 'completed' | 'incomplete' {
   return isCutShort(end) ? 'incomplete' : 'completed';
 }

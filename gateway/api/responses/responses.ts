@@ -1,5 +1,4 @@
 import type { Call, Encoding, EventEncoder, EventOutlet } from '../../calls/call.ts';
-import { choiceText } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerPart } from '../../generation/text-stream.ts';
 import { codec } from '../body.ts';
@@ -37,7 +36,7 @@ class ResponseEvents implements EventEncoder {
 
   onPart(part: AnswerPart): void {
     const { numWholeCalls = 0, end } = part;
-    this.#output.add(choiceText(part), numWholeCalls);
+    this.#output.add(part, numWholeCalls);
     if (end === undefined) return;
     const status = endStatus(end);
     this.#output.end(status);

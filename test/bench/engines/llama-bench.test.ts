@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { parseLlamaBench } from './llama-bench.ts';
@@ -5,55 +6,10 @@ import { parseLlamaBench } from './llama-bench.ts';
 const test = suite('llama-bench');
 
 /** Output of llama.cpp 0.5.0 with -o json, without the fields that are not read. */
-const LLAMA_CPP = `[
-  {
-    "build_commit": "0c1e570",
-    "model_type": "llama 256M Q4_1",
-    "flash_attn": 1,
-    "n_prompt": 32,
-    "n_gen": 0,
-    "n_depth": 0,
-    "avg_ns": 3240308000,
-    "avg_ts": 9.875604,
-    "samples_ts": [ 9.8756 ]
-  },
-  {
-    "build_commit": "0c1e570",
-    "model_type": "llama 256M Q4_1",
-    "flash_attn": 1,
-    "n_prompt": 0,
-    "n_gen": 4,
-    "n_depth": 0,
-    "avg_ns": 627072346,
-    "avg_ts": 6.378849,
-    "samples_ts": [ 6.37885 ]
-  }
-]
-`;
+const LLAMA_CPP = readFileSync(new URL('llama-bench.txt', import.meta.url), 'utf8');
 
 /** Output of ik_llama.cpp. */
-const IK_LLAMA_CPP = `[
-  {
-    "build_commit": "of the sdist",
-    "repack": true,
-    "mqkv": false,
-    "n_prompt": 32,
-    "n_gen": 0,
-    "avg_ts": 18.226114,
-    "test": "pp32",
-    "samples_ts": [ 18.2261 ]
-  },
-  {
-    "build_commit": "of the sdist",
-    "repack": true,
-    "n_prompt": 0,
-    "n_gen": 4,
-    "avg_ts": 11.5,
-    "test": "tg4",
-    "samples_ts": [ 11.5 ]
-  }
-]
-`;
+const IK_LLAMA_CPP = readFileSync(new URL('ik-llama-bench.txt', import.meta.url), 'utf8');
 
 test('prompt and stream figures are read separately, of each fork', () => {
   assert.equal(parseLlamaBench(LLAMA_CPP), { prefill: 9.875604, decode1: 6.378849 });

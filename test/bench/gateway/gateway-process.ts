@@ -3,16 +3,13 @@
  * Tells its parent its port and, when asked, the processor time that it has used.
  */
 
-import { createApp } from '../../../gateway/app.ts';
 import { modelIdentity } from '../../../gateway/models/model-slot.ts';
 import { ObservedRunner, TimeLimit } from '../../../gateway/runner/observed-runner.ts';
 import { RunnerPool } from '../../../gateway/runner/supervision/runner-pool.ts';
 import { createHttpServer, listen } from '../../../gateway/server/http-server.ts';
 import { systemClock } from '../../../gateway/system/clock.ts';
-import { randomIds } from '../../../gateway/system/ids.ts';
-import { createLog } from '../../../gateway/telemetry/log.ts';
 import { Metrics } from '../../../gateway/telemetry/metrics.ts';
-import { oneModel } from '../../fixtures/app.ts';
+import { oneModel, plainApp } from '../../fixtures/app.ts';
 import { httpLimits } from '../../fixtures/http-limits.ts';
 import { benchModel } from './bench-model.ts';
 import { tellUse } from './tell-use.ts';
@@ -30,21 +27,12 @@ const pool = new RunnerPool({
 });
 const metrics = new Metrics(systemClock.now);
 const ofModel = metrics.add('bench', () => pool.status());
-const app = createApp({
+const app = plainApp({
   models: oneModel(
     () => benchModel,
     new ObservedRunner(pool, [new TimeLimit(300_000, Date.now), ofModel], systemClock.now),
   ),
-  log: createLog('silent'),
   metrics,
-  now: Date.now,
-  monotonicNow: systemClock.now,
-  ids: randomIds,
-  crashes: () => [],
-  restartRunner: async () => undefined,
-  maxBodyBytes: 2 ** 20,
-  maxBodyBytesInFlight: 2 ** 26,
-  maxAnswerBytesInFlight: 2 ** 26,
 });
 const server = createHttpServer(app.fetch, { ...httpLimits, maxConnections: 2000 });
 const address = await listen(server, { host: '127.0.0.1', port: 0 });

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { CPU_RUNNER, TINY_MODEL } from '../../fixtures/default-model.ts';
+import { median } from '../statistics.ts';
 
 /**
  * Measures how long `runnel serve` takes until it listens, and how long Node takes to do nothing. The two take turns,
@@ -29,7 +30,7 @@ export async function measureStarts(): Promise<StartTimes> {
     listening.push(await untilListening());
     nothing.push(await untilExit());
   }
-  return { listeningMs: medianOf(listening), nothingMs: medianOf(nothing) };
+  return { listeningMs: median(listening), nothingMs: median(nothing) };
 }
 
 async function untilListening(): Promise<number> {
@@ -52,8 +53,4 @@ async function untilExit(): Promise<number> {
   const beginMs = performance.now();
   await once(spawn(process.execPath, ['-e', '0'], { stdio: 'ignore' }), 'exit');
   return performance.now() - beginMs;
-}
-
-function medianOf(times: readonly number[]): number {
-  return [...times].sort((a, b) => a - b)[times.length >> 1] as number;
 }

@@ -8,7 +8,7 @@ import type { Figures, Subject } from '../interleave.ts';
 import { valueAt } from '../statistics.ts';
 import { firstTokenAt } from './first-token.ts';
 import { randomPrompt, type Server } from './server.ts';
-import { ask, Refusal } from './sse-client.ts';
+import { ask, never, Refusal } from './sse-client.ts';
 import { servingRunnel } from './subjects.ts';
 
 /** Measures how long a caller waits for its first token, alone and beside another caller that fills the server. */
@@ -99,10 +99,4 @@ async function measureCallers(server: Server, plan: BesideCaller, round: number)
     end.abort();
     await Promise.allSettled(clients);
   }
-}
-
-/** A client goes on until the end, so all that it can bring is a failure. */
-async function never(client: Promise<void>): Promise<never> {
-  await client;
-  throw new Error('a client ended before the measurement');
 }

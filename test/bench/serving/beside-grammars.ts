@@ -3,7 +3,7 @@ import { Random } from '../../fixtures/random.ts';
 import type { Figures } from '../interleave.ts';
 import { firstTokenAt } from './first-token.ts';
 import { randomPrompt, type Server } from './server.ts';
-import { ask, Refusal } from './sse-client.ts';
+import { ask, never, Refusal } from './sse-client.ts';
 
 /** Counts the tokens of a stream alone, and beside streams whose grammars take long to follow. */
 
@@ -68,12 +68,6 @@ export function slowRegex(number: number): string {
 
 async function repeat(asking: () => Promise<unknown>, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) await asking();
-}
-
-/** A client goes on until the end, so all that it can bring is a failure. */
-async function never(client: Promise<void>): Promise<never> {
-  await client;
-  throw new Error('a client ended before the measurement');
 }
 
 /** A grammar may be refused, or end its stream, at one of its bounds. */

@@ -1,11 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
+import { freePort } from '../../fixtures/free-port.ts';
+import { residentBytes } from '../../fixtures/process-memory.ts';
 import { within } from '../../fixtures/within.ts';
 import { argumentsOf, FLASH_ATTENTION, knows, type Peer, REPACKING, settingsFrom } from '../engines/peer.ts';
 import { reasonOf } from '../program.ts';
-import { type Memory, metricOf, type Question, residentBytes, type Server, type Task } from './server.ts';
+import { type Memory, metricOf, type Question, type Server, type Task } from './server.ts';
 
 /** llama-server of llama.cpp or a fork of it, asked by its OpenAI route. */
 
@@ -110,14 +111,4 @@ export class LlamaServer implements Server {
       this.failure = `${PROGRAM} ${reasonOf({ code, signal }, said)}`;
     });
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  if (address === null || typeof address === 'string') throw new Error('a port was asked for');
-  return address.port;
 }

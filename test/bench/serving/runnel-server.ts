@@ -1,16 +1,10 @@
 import { statSync } from 'node:fs';
 import { basename } from 'node:path';
+import { processorMsOf } from '../../../gateway/system/process-stat.ts';
 import { Gateway } from '../../fixtures/gateway.ts';
+import { residentBytes } from '../../fixtures/process-memory.ts';
 import type { Runner } from '../engines/runnel.ts';
-import {
-  type Memory,
-  metricOf,
-  processorMs,
-  type Question,
-  residentBytes,
-  type Server,
-  type Task,
-} from './server.ts';
+import { type Memory, metricOf, type Question, type Server, type Task } from './server.ts';
 
 /** `runnel serve` with its defaults. */
 export class RunnelServer implements Server {
@@ -55,7 +49,7 @@ export class RunnelServer implements Server {
     return {
       steps: metricOf(text, 'runnel_steps_total'),
       sequences: metricOf(text, 'runnel_step_sequences_total'),
-      gatewayMs: processorMs(this.#gateway.process.pid as number),
+      gatewayMs: processorMsOf(this.#gateway.process.pid as number) ?? Number.NaN,
     };
   }
 

@@ -1,7 +1,8 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { residentBytes } from '../../fixtures/process-memory.ts';
 import { Random } from '../../fixtures/random.ts';
-import { metricOf, randomPrompt, residentBytes } from './server.ts';
+import { metricOf, randomPrompt } from './server.ts';
 
 const test = suite('bench servers');
 

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import type { Random } from '../../fixtures/random.ts';
 
 /** A server that is started for a measurement and stopped after it. */
@@ -47,20 +46,6 @@ const MAX_ID = 32_000;
 /** Random, so that no prompt finds another one in a cache. */
 export function randomPrompt(random: Random, length: number): number[] {
   return Array.from({ length }, () => FIRST_ID + random.below(MAX_ID - FIRST_ID));
-}
-
-/** Resident memory of a process, including mapped files. */
-export function residentBytes(pid: number): number {
-  const [, kilobytes] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
-  return Number(kilobytes) * 1024;
-}
-
-/** Processor time of a process and all its threads, in milliseconds. Linux counts in hundredths of a second. */
-export function processorMs(pid: number): number {
-  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-  // The fields after the name, which may contain anything: the first is the state; the 12th and 13th are user and system time.
-  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
 /** The sum of all series of a metric. NaN if there is none. */

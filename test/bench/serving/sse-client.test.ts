@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { suite } from 'uvu';
@@ -7,30 +8,10 @@ import { ask, Refusal } from './sse-client.ts';
 const test = suite('bench client');
 
 /** Output of Runnel, with other ids. */
-const RUNNEL = `data: {"id":"cmpl-1","object":"text_completion","created":1795334130,"model":"smollm2","choices":[{"index":0,"text":"\\n","logprobs":null,"finish_reason":null}],"usage":null}
-
-data: {"id":"cmpl-1","object":"text_completion","created":1795334130,"model":"smollm2","choices":[{"index":0,"text":"HA","logprobs":null,"finish_reason":null}],"usage":null}
-
-data: {"id":"cmpl-1","object":"text_completion","created":1795334130,"model":"smollm2","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"length"}],"usage":null}
-
-data: {"id":"cmpl-1","object":"text_completion","created":1795334130,"model":"smollm2","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":3,"total_tokens":6,"prompt_tokens_details":{"cached_tokens":0}}}
-
-data: [DONE]
-
-`;
+const RUNNEL = readFileSync(new URL('runnel-stream.txt', import.meta.url), 'utf8');
 
 /** Output of llama-server of llama.cpp 0.5.0. */
-const LLAMA_SERVER = `data: {"choices":[{"text":"s","index":0,"logprobs":null,"finish_reason":null}],"created":1795334126,"model":"smollm2.gguf","system_fingerprint":"b1-0c1e570","object":"text_completion","id":"chatcmpl-2"}
-
-data: {"choices":[{"text":",","index":0,"logprobs":null,"finish_reason":null}],"created":1795334126,"model":"smollm2.gguf","system_fingerprint":"b1-0c1e570","object":"text_completion","id":"chatcmpl-2"}
-
-data: {"choices":[{"text":" which","index":0,"logprobs":null,"finish_reason":null}],"created":1795334126,"model":"smollm2.gguf","system_fingerprint":"b1-0c1e570","object":"text_completion","id":"chatcmpl-2"}
-
-data: {"choices":[{"text":"","index":0,"logprobs":null,"finish_reason":"length"}],"created":1795334126,"model":"smollm2.gguf","object":"text_completion","usage":{"completion_tokens":3,"prompt_tokens":3,"total_tokens":6,"prompt_tokens_details":{"cached_tokens":0}},"id":"chatcmpl-2","timings":{"cache_n":0,"prompt_n":3,"prompt_ms":615.922,"predicted_n":3}}
-
-data: [DONE]
-
-`;
+const LLAMA_SERVER = readFileSync(new URL('llama-server-stream.txt', import.meta.url), 'utf8');
 
 /** A server that answers with this status and these pieces of a body, each sent separately. */
 async function answered<Value>(

@@ -63,6 +63,12 @@ export function ask(
   });
 }
 
+/** A client goes on until the end, so all that it can bring is a failure. */
+export async function never(client: Promise<void>): Promise<never> {
+  await client;
+  throw new Error('a client ended before the measurement');
+}
+
 class Stream {
   tokens: number | undefined;
   readonly #onPiece: (atMs: number) => void;

@@ -1,8 +1,7 @@
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { loopbackOnly } from '../../../gateway/server/guard/guard.ts';
-import { testApp } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { type DurableApp, durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { keysOf } from '../../fixtures/keys.ts';
 import { until } from '../../fixtures/within.ts';
@@ -11,14 +10,7 @@ import { until } from '../../fixtures/within.ts';
 
 const PATIENCE_MS = 10_000;
 
-const test = suite<{ apps: DurableApp[] }>('Idempotency-Key');
-
-test.before.each((context) => {
-  context.apps = [];
-});
-test.after.each(async ({ apps }) => {
-  for (const { jobs } of apps) await jobs.stop();
-});
+const test = closingSuite('Idempotency-Key');
 
 const bytes = (text: string): number[] => [...Buffer.from(text)];
 const JOB = { job_id: 'a', prompt: 'Hi', durable: true };
@@ -40,10 +32,9 @@ async function refusal(response: Response): Promise<{ status: number; body: stri
   return { status: response.status, body: await response.text() };
 }
 
-test('a durable job is begun once, and each request for it has all its events', async ({ apps }) => {
+test('a durable job is begun once, and each request for it has all its events', async () => {
   const folder = journalFolder();
   const app = begun(await durableApp(folder));
-  apps.push(app);
   const first = await ok(await app.post('/execute', JOB, keyed('k')));
   assert.match(first, '"t":"l"');
   assert.is(await ok(await app.post('/execute', JOB, keyed('k'))), first);
@@ -60,7 +51,6 @@ test('a durable job is begun once, and each request for it has all its events', 
   assert.is(app.runner.requests.length, 1);
   await app.jobs.stop();
   const next = begun(await durableApp(folder));
-  apps.push(next);
   assert.is(await ok(await next.post('/execute', JOB, keyed('k'))), first, 'of a process before');
   const reused = await next.post('/execute', { ...JOB, job_id: 'b' }, keyed('k'));
   assert.is(reused.status, 409);
@@ -68,10 +58,9 @@ test('a durable job is begun once, and each request for it has all its events', 
   assert.is(next.runner.requests.length, 0);
 });
 
-test('a background response is begun once, whole and streamed', async ({ apps }) => {
+test('a background response is begun once, whole and streamed', async () => {
   const folder = journalFolder();
   const app = begun(await durableApp(folder));
-  apps.push(app);
   const idOf = (text: string): string => /resp_[0-9a-f-]{36}/.exec(text)?.[0] ?? '';
   const id = idOf(await ok(await app.post('/v1/responses', RESPONSE, keyed('k'))));
   await until(PATIENCE_MS, 'The end of the response', async () => {
@@ -90,13 +79,11 @@ test('a background response is begun once, whole and streamed', async ({ apps })
   assert.is(await ok(await app.post('/v1/responses', { ...RESPONSE, stream: true }, keyed('s'))), streamed);
   await app.jobs.stop();
   const next = begun(await durableApp(folder));
-  apps.push(next);
   assert.is(idOf(await ok(await next.post('/v1/responses', RESPONSE, keyed('k')))), id);
 });
 
-test('the first of two concurrent requests runs, and the other must retry', async ({ apps }) => {
+test('the first of two concurrent requests runs, and the other must retry', async () => {
   const app = begun(await durableApp(journalFolder()));
-  apps.push(app);
   const ask = () => app.post('/v1/responses', RESPONSE, keyed('k'));
   const [one, two] = await Promise.all([ask(), ask()]);
   assert.equal([one.status, two.status].sort(), [200, 409]);
@@ -106,11 +93,10 @@ test('the first of two concurrent requests runs, and the other must retry', asyn
   assert.is(app.runner.requests.length, 1);
 });
 
-test('a key of one client is not the key of another', async ({ apps }) => {
+test('a key of one client is not the key of another', async () => {
   const [one, two] = ['the-first-client-key', 'the-second-client-key'];
   const guard = { ...loopbackOnly, apiKeys: keysOf([one, two]) };
   const app = begun(await durableApp(journalFolder(), { guard }));
-  apps.push(app);
   const ids = new Set<string>();
   for (const client of [one, two, one]) {
     const text = await ok(await app.post('/v1/responses', RESPONSE, keyed('k', { 'x-api-key': client })));
@@ -121,9 +107,8 @@ test('a key of one client is not the key of another', async ({ apps }) => {
   assert.is(app.runner.requests.length, 4);
 });
 
-test('a key that is empty, too long or not plain is refused', async ({ apps }) => {
+test('a key that is empty, too long or not plain is refused', async () => {
   const app = begun(await durableApp(journalFolder()));
-  apps.push(app);
   for (const key of ['', 'k'.repeat(256), 'é', 'a b'])
     for (const [path, body] of [
       ['/execute', JOB],
@@ -135,29 +120,6 @@ test('a key that is empty, too long or not plain is refused', async ({ apps }) =
       assert.ok(key.length < 9 || !text.includes(key));
     }
   assert.is(app.runner.requests.length, 0);
-});
-
-test('where no job is kept, the header is refused by name', async ({ apps }) => {
-  const app = begun(await durableApp(journalFolder()));
-  apps.push(app);
-  const messages = [{ role: 'user', content: 'Hi' }];
-  for (const [path, body] of [
-    ['/execute', { ...JOB, durable: false }],
-    ['/v1/responses', { ...RESPONSE, background: false }],
-    ['/v1/chat/completions', { model: 'bytes', messages }],
-    ['/v1/completions', { model: 'bytes', prompt: 'Hi' }],
-    ['/v1/embeddings', { model: 'bytes', input: 'Hi' }],
-    ['/v1/messages', { model: 'bytes', max_tokens: 3, messages }],
-    ['/api/chat', { model: 'bytes', messages }],
-    ['/tokenize', { content: 'Hi' }],
-  ] as const) {
-    const { status, body: text } = await refusal(await app.post(path, body, keyed('k')));
-    assert.is(status, 400, `${path}: ${text}`);
-    assert.match(text, 'Idempotency-Key is not supported here');
-  }
-  assert.is(app.runner.requests.length, 0);
-  const without = testApp();
-  assert.match(await (await without.post('/execute', JOB, keyed('k'))).text(), 'durable needs a journal');
 });
 
 test.run();

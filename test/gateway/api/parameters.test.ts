@@ -1,13 +1,13 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { z } from 'zod';
-import { ANYTHING, type InertFields } from '../../../gateway/api/fields.ts';
+import { ANYTHING, type IgnoredFields } from '../../../gateway/api/fields.ts';
 import { executeBody } from '../../../gateway/api/native/execute.ts';
 import { chat } from '../../../gateway/api/openai/chat-request.ts';
 import { completions } from '../../../gateway/api/openai/completion-request.ts';
 import { embeddingBody } from '../../../gateway/api/openai/embeddings.ts';
-import { chatInert, completionInert, embeddingInert } from '../../../gateway/api/openai/fields.ts';
-import { responsesBody, responsesInert } from '../../../gateway/api/responses/request.ts';
+import { chatIgnored, completionIgnored, embeddingIgnored } from '../../../gateway/api/openai/fields.ts';
+import { responsesBody, responsesIgnored } from '../../../gateway/api/responses/request.ts';
 import { encodeToRunner } from '../../../gateway/runner/protocol/to-runner.ts';
 import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
 import { testApp } from '../../fixtures/app.ts';
@@ -92,7 +92,7 @@ interface Route {
   readonly path: string;
   readonly fields: Readonly<Record<string, z.ZodType>>;
   /** The fields that nothing obeys. */
-  readonly inert: InertFields;
+  readonly inert: IgnoredFields;
   readonly base: Readonly<Record<string, unknown>>;
   /** Added to NEEDS, or replacing entries of it. */
   readonly needs?: Readonly<Record<string, object>>;
@@ -111,13 +111,13 @@ const ROUTES: readonly Route[] = [
   {
     path: '/v1/completions',
     fields: completions.body.shape,
-    inert: completionInert,
+    inert: completionIgnored,
     base: { model: 'bytes', prompt: 'Hi', seed: 7 },
   },
   {
     path: '/v1/chat/completions',
     fields: chat.body.shape,
-    inert: chatInert,
+    inert: chatIgnored,
     base: {
       model: 'bytes',
       messages: [{ role: 'user', content: 'Hi' }],
@@ -131,7 +131,7 @@ const ROUTES: readonly Route[] = [
   {
     path: '/v1/responses',
     fields: responsesBody.shape,
-    inert: responsesInert,
+    inert: responsesIgnored,
     base: { model: 'bytes', input: 'Hi', seed: 7 },
     candidates: [
       ['message.output_text.logprobs'],
@@ -150,7 +150,7 @@ const ROUTES: readonly Route[] = [
   {
     path: '/v1/embeddings',
     fields: embeddingBody.shape,
-    inert: embeddingInert,
+    inert: embeddingIgnored,
     base: { model: 'bytes', input: 'Hi' },
     candidates: ['base64'],
   },

@@ -1,13 +1,10 @@
 /** Whatever a body says, the client gets an answer, and an error says what is wrong with the body. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { createApp } from '../../../gateway/app.ts';
 import { encodeToRunner } from '../../../gateway/runner/protocol/to-runner.ts';
 import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
-import { randomIds } from '../../../gateway/system/ids.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
-import { Metrics } from '../../../gateway/telemetry/metrics.ts';
-import { oneModel } from '../../fixtures/app.ts';
+import { oneModel, plainApp } from '../../fixtures/app.ts';
 import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
 import { Random } from '../../fixtures/random.ts';
 import { type RandomBody, ROUTE_PATHS, randomBody } from '../../fixtures/random-bodies.ts';
@@ -27,18 +24,10 @@ process.on('unhandledRejection', (reason) => unhandled.push(reason));
 const runner = new ScriptedRunner();
 runner.script = [[72, 105], [EOS_ID], ...new Array<number[]>(600).fill([97])];
 const errorLines: string[] = [];
-const app = createApp({
+const app = plainApp({
   models: oneModel(() => byteModel, runner),
   log: createLog('error', undefined, { write: (line) => void errorLines.push(line) }),
-  metrics: new Metrics(Date.now),
-  now: Date.now,
-  monotonicNow: () => performance.now(),
-  ids: randomIds,
-  crashes: () => [],
-  restartRunner: async () => undefined,
-  maxBodyBytes: 2 ** 20,
   maxBodyBytesInFlight: 2 ** 22,
-  maxAnswerBytesInFlight: 2 ** 26,
 });
 
 /** Sends the body, reads the answer to its end, and checks both. */

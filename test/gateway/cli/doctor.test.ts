@@ -7,7 +7,7 @@ import { type Diagnosis, diagnose } from '../../../gateway/runner/backends/diagn
 import { NODE_LINES, nodeFacts } from '../../../gateway/system/version.ts';
 import { runCommand } from '../../fixtures/run-command.ts';
 import { deviceReport, script } from '../../fixtures/stand-in-runners.ts';
-import { type Directory, withDirectory } from '../../fixtures/supervised.ts';
+import { type Directory, temporaryDirectory } from '../../fixtures/supervised.ts';
 
 const test = suite('doctor');
 
@@ -27,102 +27,97 @@ async function doctor(directory: Directory, report: DeviceReport | undefined, ..
 }
 
 test('a machine with a device: what it is, and that it serves', async () => {
-  await withDirectory(async (directory) => {
-    const { exitCode, stdout } = await doctor(directory, deviceReport());
-    assert.is(exitCode, 0);
-    const lines = stdout.trimEnd().split('\n').slice(3);
-    assert.equal(lines.slice(0, 5), [
-      `cpu-runner   0.1.0 (${directory.path('cpu-runner')})`,
-      `cuda-runner  0.1.0 (${directory.path('cuda-runner')})`,
-      'CUDA         13.0, driver: 13.1',
-      'device 0     Stand-in 9000, compute capability 9.0, 137.4 GB, 68.7 GB free',
-      'serve        computes on a CUDA device',
-    ]);
-    assert.is(lines.length, 5, 'nothing is missing');
-  });
+  const directory = temporaryDirectory();
+  const { exitCode, stdout } = await doctor(directory, deviceReport());
+  assert.is(exitCode, 0);
+  const lines = stdout.trimEnd().split('\n').slice(3);
+  assert.equal(lines.slice(0, 5), [
+    `cpu-runner   0.1.0 (${directory.path('cpu-runner')})`,
+    `cuda-runner  0.1.0 (${directory.path('cuda-runner')})`,
+    'CUDA         13.0, driver: 13.1',
+    'device 0     Stand-in 9000, compute capability 9.0, 137.4 GB, 68.7 GB free',
+    'serve        computes on a CUDA device',
+  ]);
+  assert.is(lines.length, 5, 'nothing is missing');
 });
 
 test('each backend with and without what it needs: what serves, the exit status, and the command that helps', async () => {
-  await withDirectory(async (directory) => {
-    const unusable = deviceReport({ usable: false, reason: 'No kernel image is for it.' });
-    const cases: [string[], DeviceReport | undefined, Diagnosis['serves'], RegExp | undefined][] = [
-      [[], deviceReport(), 'cuda', undefined],
-      [[], deviceReport(null), 'cpu', /no CUDA-capable device/],
-      [[], unusable, 'cpu', /No kernel image is for it/],
-      [[], undefined, 'cpu', undefined],
-      [['--backend', 'cuda'], deviceReport(), 'cuda', undefined],
-      [['--backend', 'cuda'], deviceReport(null), null, /no CUDA-capable device/],
-      [['--backend', 'cuda'], undefined, null, /absent does not exist; "make cuda-runner" builds it/],
-      [['--backend', 'cuda', '--gpu-device', '4'], deviceReport(), null, /CUDA device 4 does not exist/],
-      [['--backend', 'cpu'], deviceReport(), 'cpu', undefined],
-      [['--gpu-device=-1'], deviceReport(null), 'cpu', undefined],
-    ];
-    for (const [args, report, serves, advice] of cases) {
-      const { exitCode, stdout } = await doctor(directory, report, '--json', ...args);
-      const diagnosis = JSON.parse(stdout) as Diagnosis;
-      const what = `${args.join(' ')} ${stdout}`;
-      assert.is(diagnosis.serves, serves, what);
-      assert.is(exitCode, serves === null ? 69 : 0, what);
-      if (advice !== undefined)
-        assert.ok(
-          diagnosis.advice.some((sentence) => advice.test(sentence)),
-          what,
-        );
-    }
-  });
+  const directory = temporaryDirectory();
+  const unusable = deviceReport({ usable: false, reason: 'No kernel image is for it.' });
+  const cases: [string[], DeviceReport | undefined, Diagnosis['serves'], RegExp | undefined][] = [
+    [[], deviceReport(), 'cuda', undefined],
+    [[], deviceReport(null), 'cpu', /no CUDA-capable device/],
+    [[], unusable, 'cpu', /No kernel image is for it/],
+    [[], undefined, 'cpu', undefined],
+    [['--backend', 'cuda'], deviceReport(), 'cuda', undefined],
+    [['--backend', 'cuda'], deviceReport(null), null, /no CUDA-capable device/],
+    [['--backend', 'cuda'], undefined, null, /absent does not exist; "make cuda-runner" builds it/],
+    [['--backend', 'cuda', '--gpu-device', '4'], deviceReport(), null, /CUDA device 4 does not exist/],
+    [['--backend', 'cpu'], deviceReport(), 'cpu', undefined],
+    [['--gpu-device=-1'], deviceReport(null), 'cpu', undefined],
+  ];
+  for (const [args, report, serves, advice] of cases) {
+    const { exitCode, stdout } = await doctor(directory, report, '--json', ...args);
+    const diagnosis = JSON.parse(stdout) as Diagnosis;
+    const what = `${args.join(' ')} ${stdout}`;
+    assert.is(diagnosis.serves, serves, what);
+    assert.is(exitCode, serves === null ? 69 : 0, what);
+    if (advice !== undefined)
+      assert.ok(
+        diagnosis.advice.some((sentence) => advice.test(sentence)),
+        what,
+      );
+  }
 });
 
 test('a missing, failing or mismatched runner is reported', async () => {
-  await withDirectory(async (directory) => {
-    const options = { backend: 'auto', gpuDevice: 0, root: directory.path('') } as const;
-    const broken = script(directory, 'broken', ['echo "libfoo.so: not found" >&2', 'exit 127']);
-    const other = runner(directory, 'other', '0.0.9', deviceReport());
-    const diagnosis = await diagnose({ ...options, runner: broken, cudaRunner: other });
-    assert.is(diagnosis.cpu_runner.fault, `${broken} does not run: libfoo.so: not found`);
-    assert.is(diagnosis.serves, 'cuda');
-    const nothing = await diagnose({ ...options, runner: directory.path('none'), cudaRunner: broken });
-    assert.is(nothing.serves, null);
-    assert.match(nothing.cpu_runner.fault ?? '', '"make binaries" builds it');
-    const good = runner(directory, 'good', '0.1.0');
-    const { advice } = await diagnose({ ...options, runner: good, cudaRunner: other });
-    assert.match(advice.join(), 'cpu-runner is 0.1.0 and cuda-runner 0.0.9: "make binaries cuda-runner"');
-  });
+  const directory = temporaryDirectory();
+  const options = { backend: 'auto', gpuDevice: 0, root: directory.path('') } as const;
+  const broken = script(directory, 'broken', ['echo "libfoo.so: not found" >&2', 'exit 127']);
+  const other = runner(directory, 'other', '0.0.9', deviceReport());
+  const diagnosis = await diagnose({ ...options, runner: broken, cudaRunner: other });
+  assert.is(diagnosis.cpu_runner.fault, `${broken} does not run: libfoo.so: not found`);
+  assert.is(diagnosis.serves, 'cuda');
+  const nothing = await diagnose({ ...options, runner: directory.path('none'), cudaRunner: broken });
+  assert.is(nothing.serves, null);
+  assert.match(nothing.cpu_runner.fault ?? '', '"make binaries" builds it');
+  const good = runner(directory, 'good', '0.1.0');
+  const { advice } = await diagnose({ ...options, runner: good, cudaRunner: other });
+  assert.match(advice.join(), 'cpu-runner is 0.1.0 and cuda-runner 0.0.9: "make binaries cuda-runner"');
 });
 
 test('the processor is described as the kernel reports it', async () => {
-  await withDirectory(async (directory) => {
-    const options = { backend: 'cpu', gpuDevice: 0, root: directory.path('') } as const;
-    const none = directory.path('none');
-    const facts = async () => (await diagnose({ ...options, runner: none, cudaRunner: none })).processor;
-    assert.equal([(await facts()).model, (await facts()).has_fast_path], [null, null]);
-    const cpuinfo = (flags: string) => `processor\t: 0\nmodel name\t: Test CPU\nflags\t\t: ${flags}\n`;
-    directory.folder('proc');
-    directory.write('proc/cpuinfo', cpuinfo('fpu avx2 fma f16c bmi1 bmi2 abm movbe'));
-    assert.equal([(await facts()).model, (await facts()).has_fast_path], ['Test CPU', true]);
-    directory.write('proc/cpuinfo', cpuinfo('fpu avx'));
-    assert.is((await facts()).has_fast_path, false);
-  });
+  const directory = temporaryDirectory();
+  const options = { backend: 'cpu', gpuDevice: 0, root: directory.path('') } as const;
+  const none = directory.path('none');
+  const facts = async () => (await diagnose({ ...options, runner: none, cudaRunner: none })).processor;
+  assert.equal([(await facts()).model, (await facts()).has_fast_path], [null, null]);
+  const cpuinfo = (flags: string) => `processor\t: 0\nmodel name\t: Test CPU\nflags\t\t: ${flags}\n`;
+  directory.folder('proc');
+  directory.write('proc/cpuinfo', cpuinfo('fpu avx2 fma f16c bmi1 bmi2 abm movbe'));
+  assert.equal([(await facts()).model, (await facts()).has_fast_path], ['Test CPU', true]);
+  directory.write('proc/cpuinfo', cpuinfo('fpu avx'));
+  assert.is((await facts()).has_fast_path, false);
 });
 
 test('Node is of a supported line, or the lines that are supported are named', async () => {
-  await withDirectory(async (directory) => {
-    const none = directory.path('none');
-    const files = { runner: none, cudaRunner: none };
-    const of = (nodeVersion: string) => diagnose({ ...files, backend: 'cpu', gpuDevice: 0, nodeVersion });
-    for (const version of ['v20.0.0', 'v22.23.3', 'v24.21.0']) {
-      const { node, advice } = await of(version);
-      assert.equal(node, { version, is_supported: true });
-      assert.not.match(advice.join(), /Node/, version);
-    }
-    for (const version of ['v18.20.4', 'v21.7.3', 'v2.0.0', 'v200.0.0', 'v26.0.0']) {
-      const { node, advice } = await of(version);
-      assert.equal(node, { version, is_supported: false });
-      assert.is(advice[0], `Runnel is not tested with Node ${version}: install Node 20, 22 or 24.`);
-    }
-    const { stdout } = await doctor(directory, undefined);
-    const line = nodeFacts(process.version).is_supported ? 'a supported version' : 'not a supported version';
-    assert.is(stdout.split('\n')[0], `node         ${process.version}, ${line}`);
-  });
+  const directory = temporaryDirectory();
+  const none = directory.path('none');
+  const files = { runner: none, cudaRunner: none };
+  const of = (nodeVersion: string) => diagnose({ ...files, backend: 'cpu', gpuDevice: 0, nodeVersion });
+  for (const version of ['v20.0.0', 'v22.23.3', 'v24.21.0']) {
+    const { node, advice } = await of(version);
+    assert.equal(node, { version, is_supported: true });
+    assert.not.match(advice.join(), /Node/, version);
+  }
+  for (const version of ['v18.20.4', 'v21.7.3', 'v2.0.0', 'v200.0.0', 'v26.0.0']) {
+    const { node, advice } = await of(version);
+    assert.equal(node, { version, is_supported: false });
+    assert.is(advice[0], `Runnel is not tested with Node ${version}: install Node 20, 22 or 24.`);
+  }
+  const { stdout } = await doctor(directory, undefined);
+  const line = nodeFacts(process.version).is_supported ? 'a supported version' : 'not a supported version';
+  assert.is(stdout.split('\n')[0], `node         ${process.version}, ${line}`);
 });
 
 test('package.json allows exactly the lines of Node that are supported', () => {

@@ -5,7 +5,7 @@ import { inspect as command, type Inspection } from '../../../gateway/cli/inspec
 import { DEFAULT_MODEL, TINY_MODEL } from '../../fixtures/default-model.ts';
 import { runCommand } from '../../fixtures/run-command.ts';
 import { script } from '../../fixtures/stand-in-runners.ts';
-import { type Directory, withDirectory } from '../../fixtures/supervised.ts';
+import { type Directory, temporaryDirectory } from '../../fixtures/supervised.ts';
 
 const test = suite('inspect');
 
@@ -54,104 +54,101 @@ function inspect(directory: Directory, output: string, status: number, ...args: 
 }
 
 test('inspect prints what the file and the runner report', async () => {
-  await withDirectory(async (directory) => {
-    const output = JSON.stringify(answer);
-    const more = ['--context', '512', '--batch', '4', '--threads', '3', '--kv-cache-type', 'q8_0'];
-    const { exitCode, stdout } = await inspect(directory, output, 0, ...more);
-    assert.is(exitCode, 0);
-    assert.equal(stdout.trimEnd().split('\n').slice(1), [
-      'architecture  llama, 1.5 million parameters',
-      'tensors       3 of Q8_0, 1.9 MB',
-      'context       512 tokens',
-      'positions     rotary, theta 10000',
-      'norms         root mean square',
-      'tokenizer     gguf-bpe, pre-tokenizer smollm, 272 tokens',
-      'chat template generation prompt',
-      '- process     0.5 MB',
-      '- weights     1.9 MB',
-      '- KV cache    3.0 MB for 4 requests of 512 tokens',
-      '- a step      0.6 MB: rows 0.3 MB, attention 0.2 MB, logits 0.1 MB',
-      '- requests    4.0 MB',
-      'memory        10.0 MB; fits into the 11.5 MB that it may use',
-      'runs here     yes, by cpu-runner on stand-in',
-    ]);
-    const args = readFileSync(directory.path('arguments'), 'utf8');
-    assert.match(args, `inspect --json --model ${TINY_MODEL} --max-num-seqs 4`);
-    assert.match(args, '--max-model-len 512');
-    assert.match(args, '--threads 3 --kv-cache-type q8_0');
-    const large = JSON.stringify({ ...answer, available_bytes: 9_000_000, obstacle: 'It does not fit.' });
-    const lines = (await inspect(directory, large, 0)).stdout.split('\n');
-    assert.ok(lines.includes('memory        10.0 MB; does not fit into the 9.5 MB that it may use'));
-  });
+  const directory = temporaryDirectory();
+  const output = JSON.stringify(answer);
+  const more = ['--context', '512', '--batch', '4', '--threads', '3', '--kv-cache-type', 'q8_0'];
+  const { exitCode, stdout } = await inspect(directory, output, 0, ...more);
+  assert.is(exitCode, 0);
+  assert.equal(stdout.trimEnd().split('\n').slice(1), [
+    'architecture  llama, 1.5 million parameters',
+    'tensors       3 of Q8_0, 1.9 MB',
+    'context       512 tokens',
+    'positions     rotary, theta 10000',
+    'norms         root mean square',
+    'tokenizer     gguf-bpe, pre-tokenizer smollm, 272 tokens',
+    'chat template generation prompt',
+    '- process     0.5 MB',
+    '- weights     1.9 MB',
+    '- KV cache    3.0 MB for 4 requests of 512 tokens',
+    '- a step      0.6 MB: rows 0.3 MB, attention 0.2 MB, logits 0.1 MB',
+    '- requests    4.0 MB',
+    'memory        10.0 MB; fits into the 11.5 MB that it may use',
+    'runs here     yes, by cpu-runner on stand-in',
+  ]);
+  const args = readFileSync(directory.path('arguments'), 'utf8');
+  assert.match(args, `inspect --json --model ${TINY_MODEL} --max-num-seqs 4`);
+  assert.match(args, '--max-model-len 512');
+  assert.match(args, '--threads 3 --kv-cache-type q8_0');
+  const large = JSON.stringify({ ...answer, available_bytes: 9_000_000, obstacle: 'It does not fit.' });
+  const lines = (await inspect(directory, large, 0)).stdout.split('\n');
+  assert.ok(lines.includes('memory        10.0 MB; does not fit into the 9.5 MB that it may use'));
 });
 
 test('windows, scaled positions, experts and norms are printed', async () => {
-  await withDirectory(async (directory) => {
-    const told = async (layers: object): Promise<string[]> => {
-      const output = JSON.stringify({ ...answer, layers: { ...answer.layers, ...layers } });
-      const { stdout } = await inspect(directory, output, 0);
-      return stdout.split('\n').filter((line) => /^(positions|window|norms|experts)/.test(line));
-    };
-    assert.equal(await told({ positions: 'learned', norm: 'layer' }), [
-      'positions     learned',
-      'norms         layer norm',
-    ]);
-    const gemma = {
-      has_head_norms: true,
-      has_output_norms: true,
-      rope_scaling: { type: 'linear', factor: 8 },
-      sliding_window: { positions: 1024, global_every: 6, rope_theta: 1000 },
-    };
-    assert.equal(await told(gemma), [
-      'positions     rotary, theta 10000, scaled by linear 8',
-      'window        1024 tokens in all layers except every 6th, theta 1000 there',
-      'norms         root mean square, also of each head, also of outputs',
-    ]);
-    const longrope = { type: 'longrope', original_context_length: 4096, magnitude: 1.19 };
-    const moe = {
-      rope_scaling: longrope,
-      sliding_window: { positions: 4096 },
-      experts: { count: 128, used: 8, ffn_size: 768 },
-    };
-    assert.equal(await told(moe), [
-      'positions     rotary, theta 10000, scaled by longrope from 4096 tokens on',
-      'window        4096 tokens in every layer',
-      'norms         root mean square',
-      'experts       128 of width 768, 8 for a token',
-    ]);
-    assert.match((await told({ rope_scaling: { type: 'llama3' } }))[0] ?? '', 'scaled by llama3');
-    const { stdout } = await inspect(directory, JSON.stringify(answer), 0, '--json');
-    assert.equal((JSON.parse(stdout) as Inspection).layers, answer.layers);
-  });
+  const directory = temporaryDirectory();
+  const told = async (layers: object): Promise<string[]> => {
+    const output = JSON.stringify({ ...answer, layers: { ...answer.layers, ...layers } });
+    const { stdout } = await inspect(directory, output, 0);
+    return stdout.split('\n').filter((line) => /^(positions|window|norms|experts)/.test(line));
+  };
+  assert.equal(await told({ positions: 'learned', norm: 'layer' }), [
+    'positions     learned',
+    'norms         layer norm',
+  ]);
+  const gemma = {
+    has_head_norms: true,
+    has_output_norms: true,
+    rope_scaling: { type: 'linear', factor: 8 },
+    sliding_window: { positions: 1024, global_every: 6, rope_theta: 1000 },
+  };
+  assert.equal(await told(gemma), [
+    'positions     rotary, theta 10000, scaled by linear 8',
+    'window        1024 tokens in all layers except every 6th, theta 1000 there',
+    'norms         root mean square, also of each head, also of outputs',
+  ]);
+  const longrope = { type: 'longrope', original_context_length: 4096, magnitude: 1.19 };
+  const moe = {
+    rope_scaling: longrope,
+    sliding_window: { positions: 4096 },
+    experts: { count: 128, used: 8, ffn_size: 768 },
+  };
+  assert.equal(await told(moe), [
+    'positions     rotary, theta 10000, scaled by longrope from 4096 tokens on',
+    'window        4096 tokens in every layer',
+    'norms         root mean square',
+    'experts       128 of width 768, 8 for a token',
+  ]);
+  assert.match((await told({ rope_scaling: { type: 'llama3' } }))[0] ?? '', 'scaled by llama3');
+  const { stdout } = await inspect(directory, JSON.stringify(answer), 0, '--json');
+  assert.equal((JSON.parse(stdout) as Inspection).layers, answer.layers);
 });
 
 test('a model that cannot be served exits with 69, the reason and its details', async () => {
-  await withDirectory(async (directory) => {
-    const told = { ...answer, obstacle: 'The model needs 5 bytes of memory; 4 are available.' };
-    for (const [output, status, reason] of [
-      [JSON.stringify(told), 0, told.obstacle],
-      ['cpu-runner: The device is gone.', 69, 'cpu-runner: The device is gone.'],
-      ['no JSON', 0, 'gave no valid answer'],
-      ['{"obstacle": 5}', 0, 'gave no valid answer'],
-    ] as const) {
-      const { exitCode, stdout } = await inspect(directory, output, status, '--json');
-      assert.is(exitCode, 69, output);
-      const inspection = JSON.parse(stdout) as Inspection;
-      assert.match(inspection.obstacle ?? '', reason);
-      assert.equal([inspection.architecture, inspection.context_length], ['llama', 512]);
-    }
-    const absent = directory.path('absent');
-    const { exitCode, stdout } = await runCommand(
-      command.run,
-      DEFAULT_MODEL,
-      '--backend=cpu',
-      '--runner',
-      absent,
-    );
-    assert.is(exitCode, 69);
-    assert.match(stdout, /runs here {5}no: .*absent does not exist; "make binaries" builds it/);
-    assert.match(stdout, 'chat template system, generation prompt');
-  });
+  const directory = temporaryDirectory();
+  const told = { ...answer, obstacle: 'The model needs 5 bytes of memory; 4 are available.' };
+  for (const [output, status, reason] of [
+    [JSON.stringify(told), 0, told.obstacle],
+    ['cpu-runner: The device is gone.', 69, 'cpu-runner: The device is gone.'],
+    ['no JSON', 0, 'gave no valid answer'],
+    ['{"obstacle": 5}', 0, 'gave no valid answer'],
+  ] as const) {
+    const { exitCode, stdout } = await inspect(directory, output, status, '--json');
+    assert.is(exitCode, 69, output);
+    const inspection = JSON.parse(stdout) as Inspection;
+    assert.match(inspection.obstacle ?? '', reason);
+    assert.equal([inspection.architecture, inspection.context_length], ['llama', 512]);
+  }
+  const absent = directory.path('absent');
+  const { exitCode, stdout } = await runCommand(
+    command.run,
+    DEFAULT_MODEL,
+    '--backend=cpu',
+    '--runner',
+    absent,
+  );
+  assert.is(exitCode, 69);
+  assert.match(stdout, /runs here {5}no: .*absent does not exist; "make binaries" builds it/);
+  assert.match(stdout, 'chat template system, generation prompt');
 });
 
 test('impossible arguments are refused', async () => {

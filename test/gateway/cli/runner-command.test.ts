@@ -1,5 +1,4 @@
 import { statSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { runnerCommand } from '../../../gateway/cli/runner-command.ts';
@@ -10,7 +9,7 @@ import { recordedCases, wordsOf } from '../../fixtures/recorded-cases.ts';
 
 const test = suite('runner command');
 
-recordedCases(test, fileURLToPath(new URL('runner-command.cases.txt', import.meta.url)), (line) => {
+recordedCases(test, import.meta.url, (line) => {
   const [kind, ...flags] = wordsOf(line);
   const config = readConfig(['--model', 'm.gguf', ...flags], {});
   const { file, args } = runnerCommand(kind === 'cuda' ? 'cuda' : 'cpu', config, new ModelSlot('m.gguf'));

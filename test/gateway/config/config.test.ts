@@ -1,4 +1,3 @@
-import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type Config, printConfig, readConfig } from '../../../gateway/config/config.ts';
@@ -47,7 +46,7 @@ function outcomeOf(line: string): string {
 
 const defaults = readConfig(['--model', 'm'], {});
 
-recordedCases(test, fileURLToPath(new URL('config.cases.txt', import.meta.url)), outcomeOf);
+recordedCases(test, import.meta.url, outcomeOf);
 
 test('configuration precedence: flags, then variables, then the file, then defaults, for every mix of sources', () => {
   const values = { flag: 1001, variable: 1002, file: 1003 };

@@ -1,4 +1,3 @@
-import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { argumentsReader, type KindOf } from '../../../gateway/generation/call-arguments.ts';
@@ -100,7 +99,7 @@ function readingOf(line: string): string {
   ].join('\n');
 }
 
-recordedCases(test, fileURLToPath(new URL('tool-call-parser.cases.txt', import.meta.url)), readingOf);
+recordedCases(test, import.meta.url, readingOf);
 
 test('the beginning of an argument is never sent twice, whatever its type', () => {
   for (const [name, text] of [

@@ -37,7 +37,7 @@ async function endOf(script: readonly Act[], endsAtTimeLimit: boolean): Promise<
       onEndKept: () => {},
       now: Date.now,
     });
-    durable.begin({ runner, tokenizer: byteModel.tokenizer, vocabulary: undefined });
+    durable.begin(runner, byteModel.tokenizer, undefined);
   });
   return (await within(PATIENCE_MS, 'The end', ended)).log.content.end;
 }

@@ -1,8 +1,8 @@
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { DurableJob } from '../../../gateway/jobs/job.ts';
 import { type GenerateRequest, GenerationError, type RunnerState } from '../../../gateway/runner/runner.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { type DurableApp, durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { type Act, ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { until } from '../../fixtures/within.ts';
@@ -11,17 +11,10 @@ import { until } from '../../fixtures/within.ts';
 
 const PATIENCE_MS = 10_000;
 
-const test = suite<{ apps: DurableApp[] }>('gateway-deaths');
-
-test.before.each((context) => {
-  context.apps = [];
-});
-test.after.each(async ({ apps }) => {
-  for (const { jobs } of apps) await jobs.stop();
-});
+const test = closingSuite('gateway-deaths');
 
 /** Gateways over one folder, one after the other. Each dies with all that it has written. */
-function gateways(apps: DurableApp[], scriptOf: (request: GenerateRequest) => readonly Act[]) {
+function gateways(scriptOf: (request: GenerateRequest) => readonly Act[]) {
   const folder = journalFolder();
   let current: DurableApp | undefined;
   return {
@@ -31,7 +24,6 @@ function gateways(apps: DurableApp[], scriptOf: (request: GenerateRequest) => re
       runner.current = { ...runner.current, state };
       runner.scriptOf = scriptOf;
       current = await durableApp(folder, { runner });
-      apps.push(current);
       return current;
     },
   };
@@ -53,10 +45,8 @@ const requested = (app: DurableApp, count: number): Promise<void> =>
 const prompts = ({ runner }: DurableApp): string[] =>
   runner.requests.map(({ promptIds }) => Buffer.from(promptIds).toString());
 
-test('a job that was computed when two gateways died without a new token is failed, and its request quarantined', async ({
-  apps,
-}) => {
-  const { next } = gateways(apps, () => [[65], 'wait']);
+test('a job that was computed when two gateways died without a new token is failed, and its request quarantined', async () => {
+  const { next } = gateways(() => [[65], 'wait']);
   const first = await next();
   first.runner.scriptOf = () => ['wait'];
   await begin(first, 'poison');
@@ -87,9 +77,9 @@ test('a job that was computed when two gateways died without a new token is fail
   assert.is((await jobOf(fourth, 'poison')).log.content.end?.kind, 'error', 'the end is kept');
 });
 
-test('a job that gets a token from each gateway is continued, however many die', async ({ apps }) => {
+test('a job that gets a token from each gateway is continued, however many die', async () => {
   const answer = [...Buffer.from('Hello'), EOS_ID];
-  const { next } = gateways(apps, ({ resumeFrom }) => {
+  const { next } = gateways(({ resumeFrom }) => {
     const from = resumeFrom?.tokenIds.length ?? 0;
     return from < 5 ? [answer.slice(from, from + 1), 'wait'] : [answer.slice(from)];
   });
@@ -104,10 +94,8 @@ test('a job that gets a token from each gateway is continued, however many die',
   assert.equal([content.tokenIds, content.end?.kind], [answer, 'finish']);
 });
 
-test('jobs that have no token of a gateway that died are continued first, one after the other has a token', async ({
-  apps,
-}) => {
-  const { next } = gateways(apps, () => ['wait']);
+test('jobs that have no token of a gateway that died are continued first, one after the other has a token', async () => {
+  const { next } = gateways(() => ['wait']);
   const first = await next();
   first.runner.scriptOf = ({ promptIds }) => (promptIds[0] === 'f'.charCodeAt(0) ? [[65], 'wait'] : ['wait']);
   for (const id of ['far', 'poison', 'good', 'better']) await begin(first, id);
@@ -125,10 +113,8 @@ test('jobs that have no token of a gateway that died are continued first, one af
   for (const id of ['good', 'better']) assert.is((await jobOf(third, id)).endedMs, undefined);
 });
 
-test('neither a wait for the model nor the end of a gateway that was told to end counts as a death', async ({
-  apps,
-}) => {
-  const { next } = gateways(apps, () => ['wait']);
+test('neither a wait for the model nor the end of a gateway that was told to end counts as a death', async () => {
+  const { next } = gateways(() => ['wait']);
   const first = await next();
   await begin(first, 'a');
   await requested(first, 1);
@@ -143,11 +129,11 @@ test('neither a wait for the model nor the end of a gateway that was told to end
   assert.is((await jobOf(last, 'a')).endedMs, undefined);
 });
 
-test('a job whose runner refuses it for now waits, and continues after its tokens', async ({ apps }) => {
+test('a job whose runner refuses it for now waits, and continues after its tokens', async () => {
   const answer = [...Buffer.from('Hello'), EOS_ID];
   const notReady = new GenerationError('NOT_READY', 'No runner comes.', { retriable: true });
   for (const cut of [0, 2]) {
-    const { next } = gateways(apps, ({ resumeFrom }) =>
+    const { next } = gateways(({ resumeFrom }) =>
       resumeFrom === undefined && cut > 0 ? [answer.slice(0, cut), notReady] : [answer.slice(cut)],
     );
     const app = await next();
@@ -170,12 +156,12 @@ test('a job whose runner refuses it for now waits, and continues after its token
   }
 });
 
-test('a job whose runner takes too long, or refuses it for good, ends with that', async ({ apps }) => {
+test('a job whose runner takes too long, or refuses it for good, ends with that', async () => {
   for (const error of [
     new GenerationError('TIMEOUT', 'Too late.', { retriable: true }),
     new GenerationError('INFERENCE_FAILED', 'No.', { retriable: false }),
   ]) {
-    const { next } = gateways(apps, () => [[65], error]);
+    const { next } = gateways(() => [[65], error]);
     const app = await next();
     assert.match(await (await begin(app, 'a')).text(), new RegExp(`event: error\ndata: .*${error.message}`));
   }

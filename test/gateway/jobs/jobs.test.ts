@@ -1,5 +1,4 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { Jobs, reopenMs } from '../../../gateway/jobs/jobs.ts';
 import { JournalUnavailable } from '../../../gateway/journal/journal-error.ts';
@@ -8,6 +7,7 @@ import { cancelled } from '../../../gateway/runner/runner.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { oneModel, testApp } from '../../fixtures/app.ts';
 import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
+import { closeLater, closingSuite } from '../../fixtures/closing-suite.ts';
 import { durableApp, journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
 import { HandClock } from '../../fixtures/hand-clock.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
@@ -17,14 +17,7 @@ const PATIENCE_MS = 10_000;
 const MAX_WAIT_MS = 30_000;
 const KEEP_MS = 100_000;
 
-const test = suite<{ jobs: Jobs[] }>('durable-jobs');
-
-test.before.each((context) => {
-  context.jobs = [];
-});
-test.after.each(async ({ jobs }) => {
-  for (const each of jobs) await each.stop();
-});
+const test = closingSuite('durable-jobs');
 
 /** A process that has just started, with the job "a" of an earlier one, whose model is not ready. */
 async function resumed(changes: { readonly deadlineMs?: number } = {}) {
@@ -44,6 +37,7 @@ async function resumed(changes: { readonly deadlineMs?: number } = {}) {
   const log = createLog('info', undefined, { write: (line) => void lines.push(line) });
   const models = oneModel(() => byteModel, runner, gate);
   const jobs = new Jobs({ models, log, now, clock });
+  closeLater(() => jobs.stop());
   await jobs.begin(async () => journal, KEEP_MS);
   const job = await jobs.open([''], 'a');
   assert.ok(job);
@@ -60,9 +54,8 @@ function untilBy(clock: HandClock, what: string, condition: () => boolean): Prom
   });
 }
 
-test('a job goes on, however long its model takes to be ready', async (context) => {
-  const { jobs, job, gate, runner, clock, logged } = await resumed();
-  context.jobs.push(jobs);
+test('a job goes on, however long its model takes to be ready', async () => {
+  const { job, gate, runner, clock, logged } = await resumed();
   for (const _ of [1, 2]) {
     clock.pass(MAX_WAIT_MS);
     await untilBy(clock, 'The next wait', () => gate.numWaiting === 1);
@@ -76,9 +69,8 @@ test('a job goes on, however long its model takes to be ready', async (context) 
   assert.not(logged('durable_lost'));
 });
 
-test('a job whose own deadline passes while it waits for its model has that as its end', async (context) => {
-  const { jobs, job, clock, runner } = await resumed({ deadlineMs: 5000 });
-  context.jobs.push(jobs);
+test('a job whose own deadline passes while it waits for its model has that as its end', async () => {
+  const { job, clock, runner } = await resumed({ deadlineMs: 5000 });
   await untilBy(clock, 'The end', () => job.endedMs !== undefined);
   const { end } = job.log.content;
   assert.ok(end?.kind === 'error');
@@ -87,9 +79,8 @@ test('a job whose own deadline passes while it waits for its model has that as i
   assert.is(runner.requests.length, 0);
 });
 
-test('a job that is not resumed within the time for which jobs are kept is given up', async (context) => {
-  const { jobs, job, clock, runner, logged } = await resumed();
-  context.jobs.push(jobs);
+test('a job that is not resumed within the time for which jobs are kept is given up', async () => {
+  const { job, clock, runner, logged } = await resumed();
   clock.pass(KEEP_MS);
   await untilBy(clock, 'The end', () => job.endedMs !== undefined);
   const { end } = job.log.content;
@@ -103,9 +94,8 @@ for (const [what, end] of [
   ['cancelled', 'cancel'],
   ['deleted', 'forget'],
 ] as const)
-  test(`a job that is ${what} while it waits for its model is not computed`, async (context) => {
+  test(`a job that is ${what} while it waits for its model is not computed`, async () => {
     const { jobs, job, gate, runner, logged } = await resumed();
-    context.jobs.push(jobs);
     await jobs[end]([''], 'a', cancelled());
     assert.ok(job.endedMs !== undefined);
     gate.open();
@@ -115,7 +105,7 @@ for (const [what, end] of [
     assert.is(jobs.stats?.numRunning, 0);
   });
 
-test('while the disk refuses to open the journal, jobs are refused, and go on once it can be opened', async (context) => {
+test('while the disk refuses to open the journal, jobs are refused, and go on once it can be opened', async () => {
   const folder = journalFolder();
   const before = await durableApp(folder);
   before.runner.script = ['wait'];
@@ -128,7 +118,7 @@ test('while the disk refuses to open the journal, jobs are refused, and go on on
   const log = createLog('info', undefined, { write: (line) => void lines.push(line) });
   const models = oneModel(() => byteModel, runner);
   const jobs = new Jobs({ models, log, now: Date.now, clock });
-  context.jobs.push(jobs);
+  closeLater(() => jobs.stop());
   let isFull = true;
   let numTries = 0;
   await jobs.begin(async () => {

@@ -1,7 +1,6 @@
 import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ClassicLevel } from 'classic-level';
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DurableJob, Job } from '../../../gateway/jobs/job.ts';
 import { endKey, pieceKey, TOKENS_PER_PIECE } from '../../../gateway/journal/entry.ts';
@@ -10,16 +9,15 @@ import { JournalError, JournalRefusal, JournalUnavailable } from '../../../gatew
 import { emptyContent, type JobRecord } from '../../../gateway/journal/records.ts';
 import { JournalStore } from '../../../gateway/journal/store.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
-import { closeTestJournals, journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
+import { journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
 import { HandClock } from '../../fixtures/hand-clock.ts';
 import { callerNamed } from '../../fixtures/keys.ts';
 import { until } from '../../fixtures/within.ts';
 
 const PATIENCE_MS = 10_000;
 
-const test = suite('journal');
-
-test.after.each(closeTestJournals);
+const test = closingSuite('journal');
 
 const { hideFiles } = JournalStore.prototype;
 

@@ -1,4 +1,4 @@
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { pathToFileURL } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type BuiltPage, readBuiltPage } from '../../../gateway/playground/built-page.ts';
@@ -89,7 +89,7 @@ test.before(async () => {
   assert.match(etag, /^"[\w-]{22}"$/);
 });
 
-recordedCases(test, fileURLToPath(new URL('routes.cases.txt', import.meta.url)), answerTo);
+recordedCases(test, import.meta.url, answerTo);
 
 test('the page comes over a socket as a whole, its HEAD without it, and is known again', async () => {
   const server = createHttpServer(

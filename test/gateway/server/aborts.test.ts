@@ -1,18 +1,17 @@
 /** Clients that disconnect while their answer is being written. */
 import { readdirSync } from 'node:fs';
 import type { Socket } from 'node:net';
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { close, createHttpServer, listen } from '../../../gateway/server/http-server.ts';
 import { testApp } from '../../fixtures/app.ts';
-import { httpLimits } from '../../fixtures/http-limits.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
+import { listening } from '../../fixtures/listening.ts';
 import { RawClient } from '../../fixtures/raw-client.ts';
 import { scriptedInfo } from '../../fixtures/scripted-runner.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 import { wideModel } from '../../fixtures/wide-model.ts';
 import { until } from '../../fixtures/within.ts';
 
-const test = suite('aborts');
+const test = closingSuite('aborts');
 
 const NUM_ABORTS = Number(process.env.RUNNEL_TEST_ABORTS ?? 1000);
 const PATIENCE_MS = 20_000;
@@ -31,7 +30,9 @@ test(`${NUM_ABORTS} clients that disconnect in the middle of a write leak nothin
   const { app, runner, post } = testApp({ model: () => wideModel(30_000) });
   runner.current = { ...runner.current, info: { ...scriptedInfo, maxModelLen: 4096 } };
   runner.script = new Array<number[]>(2000).fill([97, 98]);
-  const server = createHttpServer(app.fetch, httpLimits);
+  // A UNIX socket has small buffers, so that a write soon waits for its reader.
+  const path = `${folder.path}/aborts.sock`;
+  const { server } = await listening(app.fetch, { path });
   /** The server's ends of connections, by the id of the request. */
   const sockets = new Map<string | undefined, Socket>();
   let numInWrite = 0;
@@ -40,9 +41,6 @@ test(`${NUM_ABORTS} clients that disconnect in the middle of a write leak nothin
     sockets.set(id, socket);
     socket.once('close', () => sockets.delete(id));
   });
-  // A UNIX socket has small buffers, so that a write soon waits for its reader.
-  const path = `${folder.path}/aborts.sock`;
-  await listen(server, { path });
   const numDescriptors = readdirSync('/proc/self/fd').length;
 
   const abort = async (index: number): Promise<void> => {
@@ -68,25 +66,20 @@ test(`${NUM_ABORTS} clients that disconnect in the middle of a write leak nothin
     await client.closed();
     numInWrite++;
   };
-  try {
-    let next = 0;
-    const lane = async (): Promise<void> => {
-      while (next < NUM_ABORTS) await abort(next++);
-    };
-    await Promise.all(Array.from({ length: WIDTH }, lane));
-    await until(PATIENCE_MS, 'The end of all connections', () => sockets.size === 0);
-    // Every handler has ended: each request was cancelled, and each job's id can be used again.
-    await until(PATIENCE_MS, 'The cancels', () => runner.cancelled === runner.requests.length);
-    assert.ok(runner.requests.length >= NUM_ABORTS);
-    const again = await post('/execute', { job_id: 'request-0', prompt: 'x', max_tokens: 1 });
-    assert.is(again.status, 200);
-    await again.text();
-    assert.ok(readdirSync('/proc/self/fd').length <= numDescriptors);
-    console.log(`${numInWrite} aborts`);
-  } finally {
-    server.closeAllConnections();
-    await close(server);
-  }
+  let next = 0;
+  const lane = async (): Promise<void> => {
+    while (next < NUM_ABORTS) await abort(next++);
+  };
+  await Promise.all(Array.from({ length: WIDTH }, lane));
+  await until(PATIENCE_MS, 'The end of all connections', () => sockets.size === 0);
+  // Every handler has ended: each request was cancelled, and each job's id can be used again.
+  await until(PATIENCE_MS, 'The cancels', () => runner.cancelled === runner.requests.length);
+  assert.ok(runner.requests.length >= NUM_ABORTS);
+  const again = await post('/execute', { job_id: 'request-0', prompt: 'x', max_tokens: 1 });
+  assert.is(again.status, 200);
+  await again.text();
+  assert.ok(readdirSync('/proc/self/fd').length <= numDescriptors);
+  console.log(`${numInWrite} aborts`);
 });
 
 test.run();

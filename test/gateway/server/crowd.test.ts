@@ -2,94 +2,64 @@
  * Many clients at once, over sockets and a runner in a process of its own. The pace and the failure of one do not
  * affect the others.
  */
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { withCrowd } from '../../fixtures/crowd.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
+import { openCrowd } from '../../fixtures/crowd.ts';
 import { answerOf } from '../../fixtures/fake-tokens.ts';
 import { readNativeAnswer } from '../../fixtures/native-stream.ts';
 import { RawClient } from '../../fixtures/raw-client.ts';
 import { patienceMs } from '../../fixtures/supervised.ts';
 import { until, within } from '../../fixtures/within.ts';
 
-const test = suite('crowd');
-
-test('jobs at once get the tokens that each would have got alone, and end in no fixed order', async () => {
-  await withCrowd({}, async ({ execute }) => {
-    const answers = Array.from({ length: 12 }, async (_, index) => {
-      const max_tokens = 5 + 3 * (index % 4);
-      const response = await execute(`job ${index}`, { prompt_ids: [index, 7], max_tokens });
-      assert.equal((await readNativeAnswer(response)).ids, answerOf([index, 7], 42n, max_tokens));
-    });
-    await within(patienceMs, 'All answers', Promise.all(answers));
-  });
-});
+const test = closingSuite('crowd');
 
 test('a client that does not read holds its own answer up and no other', async () => {
-  await withCrowd({ flags: ['--delay-ms', '1'] }, async ({ execute, supervisor, directory, port }) => {
-    const slow = await RawClient.connect(port);
-    slow.socket.pause();
-    slow.post('/execute', { job_id: 'slow', prompt_ids: [1], max_tokens: 2048 });
-    await until(patienceMs, 'The slow job', () => supervisor.status().openRequests === 1);
-    // Each step makes a token for each request. Once this one has all of its tokens, only a pause can have kept the
-    // first from ending.
-    const quick = await execute('quick', { prompt_ids: [2], max_tokens: 2048 });
-    const { ids } = await within(patienceMs, 'The other', readNativeAnswer(quick));
-    assert.equal(ids, answerOf([2], 42n, 2048));
-    assert.is(supervisor.status().openRequests, 1, 'the slow job is still there');
-    assert.ok(directory.jsonLines('echo').some(({ pause }) => pause?.requestId === 1));
-    slow.socket.resume();
-    await until(patienceMs, 'The end of the slow one', () =>
-      slow.received.slice(-1000).includes('event: end'),
-    );
-  });
-});
-
-test('a deadline ends its own job, and the others go on', async () => {
-  await withCrowd({ flags: ['--delay-ms', '20'] }, async ({ execute, supervisor }) => {
-    const late = await execute(
-      'late',
-      { prompt_ids: [1], max_tokens: 2000 },
-      { 'x-deadline': String(Date.now() + 500) },
-    );
-    const other = readNativeAnswer(await execute('other', { prompt_ids: [2], max_tokens: 60 }));
-    const { last } = await within(patienceMs, 'The deadline', readNativeAnswer(late));
-    assert.equal([last.event, last.data.code, last.data.retriable], ['error', 'TIMEOUT', true]);
-    assert.equal((await within(patienceMs, 'The other', other)).ids, answerOf([2], 42n, 60));
-    await until(patienceMs, 'An idle gateway', () => supervisor.status().openRequests === 0);
-  });
+  const { execute, supervisor, directory, port } = await openCrowd({ flags: ['--delay-ms', '1'] });
+  const slow = await RawClient.connect(port);
+  slow.socket.pause();
+  slow.post('/execute', { job_id: 'slow', prompt_ids: [1], max_tokens: 2048 });
+  await until(patienceMs, 'The slow job', () => supervisor.status().openRequests === 1);
+  // Each step makes a token for each request. Once this one has all of its tokens, only a pause can have kept the
+  // first from ending.
+  const quick = await execute('quick', { prompt_ids: [2], max_tokens: 2048 });
+  const { ids } = await within(patienceMs, 'The other', readNativeAnswer(quick));
+  assert.equal(ids, answerOf([2], 42n, 2048));
+  assert.is(supervisor.status().openRequests, 1, 'the slow job is still there');
+  assert.ok(directory.jsonLines('echo').some(({ pause }) => pause?.requestId === 1));
+  slow.socket.resume();
+  await until(patienceMs, 'The end of the slow one', () => slow.received.slice(-1000).includes('event: end'));
 });
 
 test('a request beyond the limit is refused with Retry-After and reaches no runner', async () => {
   const bounds = { maxOpenRequests: 4, maxQueuedTokens: 20 };
-  await withCrowd(
-    { flags: ['--delay-ms', '20'], supervisor: bounds },
-    async ({ execute, complete, supervisor, directory }) => {
-      const open = await execute('open', { prompt_ids: [1, 2], max_tokens: 2000 });
-      const refused: [object, number, string, string | null][] = [
-        [{ prompt: [1], n: 4 }, 429, 'queue_full', 'true'],
-        [{ prompt: new Array(19).fill(1) }, 429, 'queue_full', 'true'],
-        [{ prompt: [1], n: 5 }, 400, 'invalid_request', 'false'],
-        [{ prompt: [[1], [2], [3], [4], [5]] }, 400, 'invalid_request', 'false'],
-        [{ prompt: new Array(11).fill(1), n: 2 }, 400, 'invalid_request', 'false'],
-      ];
-      for (const [body, status, code, shouldRetry] of refused) {
-        const response = await complete(body);
-        const said = JSON.stringify(body);
-        assert.is(response.status, status, said);
-        assert.is(((await response.json()) as { error: { code: string } }).error.code, code, said);
-        assert.is(response.headers.get('x-should-retry'), shouldRetry);
-        assert.is(response.headers.get('retry-after'), status === 429 ? '1' : null);
-        assert.is(response.headers.get('retry-after-ms'), status === 429 ? '1000' : null);
-      }
-      const native = await execute('too much', { prompt_ids: new Array(19).fill(1) });
-      assert.equal([native.status, native.headers.get('retry-after')], [429, '1']);
-      assert.is(supervisor.status().openRequests, 1);
-      assert.is((await complete({ prompt: [1], n: 3 })).status, 200, 'three choices fit beside the one');
-      const generates = directory.jsonLines('echo').filter(({ generate }) => generate !== undefined);
-      assert.is(generates.length, 4, 'the refused ones never reached the runner');
-      await open.body?.cancel();
-    },
-  );
+  const { execute, complete, supervisor, directory } = await openCrowd({
+    flags: ['--delay-ms', '20'],
+    supervisor: bounds,
+  });
+  const open = await execute('open', { prompt_ids: [1, 2], max_tokens: 2000 });
+  const refused: [object, number, string, string | null][] = [
+    [{ prompt: [1], n: 4 }, 429, 'queue_full', 'true'],
+    [{ prompt: new Array(19).fill(1) }, 429, 'queue_full', 'true'],
+    [{ prompt: [1], n: 5 }, 400, 'invalid_request', 'false'],
+    [{ prompt: [[1], [2], [3], [4], [5]] }, 400, 'invalid_request', 'false'],
+    [{ prompt: new Array(11).fill(1), n: 2 }, 400, 'invalid_request', 'false'],
+  ];
+  for (const [body, status, code, shouldRetry] of refused) {
+    const response = await complete(body);
+    const said = JSON.stringify(body);
+    assert.is(response.status, status, said);
+    assert.is(((await response.json()) as { error: { code: string } }).error.code, code, said);
+    assert.is(response.headers.get('x-should-retry'), shouldRetry);
+    assert.is(response.headers.get('retry-after'), status === 429 ? '1' : null);
+    assert.is(response.headers.get('retry-after-ms'), status === 429 ? '1000' : null);
+  }
+  const native = await execute('too much', { prompt_ids: new Array(19).fill(1) });
+  assert.equal([native.status, native.headers.get('retry-after')], [429, '1']);
+  assert.is(supervisor.status().openRequests, 1);
+  assert.is((await complete({ prompt: [1], n: 3 })).status, 200, 'three choices fit beside the one');
+  const generates = directory.jsonLines('echo').filter(({ generate }) => generate !== undefined);
+  assert.is(generates.length, 4, 'the refused ones never reached the runner');
+  await open.body?.cancel();
 });
 
 test.run();

@@ -3,24 +3,19 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as elapsed } from 'node:timers/promises';
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { createApp } from '../../../gateway/app.ts';
 import { loadModel } from '../../../gateway/models/model-slot.ts';
-import { close, createHttpServer, listen } from '../../../gateway/server/http-server.ts';
-import { randomIds } from '../../../gateway/system/ids.ts';
-import { createLog } from '../../../gateway/telemetry/log.ts';
-import { Metrics } from '../../../gateway/telemetry/metrics.ts';
 import { shortTextChars } from '../../../gateway/tokenizer/tokenizer.ts';
-import { oneModel } from '../../fixtures/app.ts';
+import { oneModel, plainApp } from '../../fixtures/app.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { DEFAULT_MODEL } from '../../fixtures/default-model.ts';
-import { httpLimits } from '../../fixtures/http-limits.ts';
+import { listening } from '../../fixtures/listening.ts';
 import { programFile } from '../../fixtures/programs.ts';
 import { ScriptedRunner, scriptedInfo } from '../../fixtures/scripted-runner.ts';
 import { turnsDuring } from '../../fixtures/turns.ts';
 import { within } from '../../fixtures/within.ts';
 
-const test = suite('large bodies');
+const test = closingSuite('large bodies');
 const PATIENCE_MS = 120_000;
 const NUM_REQUESTS = 18;
 const WIDTH = 4;
@@ -39,20 +34,8 @@ runner.current = {
   info: { ...scriptedInfo, vocabSize: model.tokenizer.vocabSize, maxModelLen: 2 ** 24 },
 };
 runner.script = [[100], ...new Array<number[]>(20).fill([101])];
-const app = createApp({
-  models: oneModel(() => model, runner),
-  log: createLog('silent'),
-  metrics: new Metrics(Date.now),
-  now: Date.now,
-  monotonicNow: () => performance.now(),
-  ids: randomIds,
-  crashes: () => [],
-  restartRunner: async () => undefined,
-  maxBodyBytes: 2 ** 20,
-  // In the second test each body counts as a whole megabyte.
-  maxBodyBytesInFlight: 2 ** 30,
-  maxAnswerBytesInFlight: 2 ** 26,
-});
+// In the second test each body counts as a whole megabyte.
+const app = plainApp({ models: oneModel(() => model, runner), maxBodyBytesInFlight: 2 ** 30 });
 
 test('everything else has its turn while a megabyte without a space is tokenized', async () => {
   const headers = { 'content-type': 'application/json' };
@@ -97,9 +80,7 @@ test('large bodies beyond the limit are refused with Retry-After', async () => {
 });
 
 test(`${NUM_REQUESTS} bodies of a megabyte hold up nobody`, async () => {
-  const server = createHttpServer(app.fetch, httpLimits);
-  const address = await listen(server, { host: '127.0.0.1', port: 0 });
-  const port = 'port' in address ? address.port : 0;
+  const { port } = await listening(app.fetch);
   const args = [programFile('large-bodies-attack'), String(port), String(NUM_REQUESTS), String(WIDTH)];
   const client = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   const ended = once(client, 'close');
@@ -131,8 +112,6 @@ test(`${NUM_REQUESTS} bodies of a megabyte hold up nobody`, async () => {
     assert.ok(longestShare <= MAX_SHARE_OF_ALL, longest);
   } finally {
     client.kill('SIGKILL');
-    server.closeAllConnections();
-    await close(server);
     model.tokenizer.close();
   }
 });

@@ -1,54 +1,11 @@
-import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ReadyCallback, type ReadyMessage } from '../../../gateway/server/ready-callback.ts';
 import { createLog, type Log } from '../../../gateway/telemetry/log.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
+import { PoolManager } from '../../fixtures/pool-manager.ts';
 import { within } from '../../fixtures/within.ts';
 
-const test = suite<{ manager: PoolManager }>('ready callback');
-
-interface Received {
-  readonly method: string | undefined;
-  readonly type: string | undefined;
-  readonly body: unknown;
-}
-
-/** A pool manager that answers with `status`, or not at all if undefined. */
-class PoolManager {
-  readonly received: Received[] = [];
-  status: number | undefined = 200;
-  readonly #server: Server;
-
-  constructor() {
-    this.#server = createServer(async (request, response) => {
-      const chunks = [];
-      for await (const chunk of request) chunks.push(chunk as Buffer);
-      this.received.push({
-        method: request.method,
-        type: request.headers['content-type'],
-        body: JSON.parse(Buffer.concat(chunks).toString()),
-      });
-      if (this.status === undefined) return;
-      response.writeHead(this.status, { location: '/elsewhere' }).end('{}');
-    });
-  }
-
-  async listen(): Promise<void> {
-    this.#server.listen(0, '127.0.0.1');
-    await once(this.#server, 'listening');
-  }
-
-  get url(): string {
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/ready`;
-  }
-
-  close(): void {
-    this.#server.closeAllConnections();
-    this.#server.close();
-  }
-}
+const test = closingSuite('ready callback');
 
 const message: ReadyMessage = {
   worker_id: 'w-1',
@@ -62,21 +19,14 @@ const message: ReadyMessage = {
   capabilities: ['text-gen'],
 };
 
-test.before.each(async (context) => {
-  context.manager = new PoolManager();
-  await context.manager.listen();
-});
-test.after.each(({ manager }) => manager.close());
-
 async function failureOf(url: string, timeoutMs?: number): Promise<string> {
   const callback = new ReadyCallback(url, createLog('silent'), timeoutMs);
   await within(5000, 'the end of the callback', callback.send(message));
   return (await within(5000, 'the failure', callback.failed)).message;
 }
 
-test('the callback is one POST of who, how much memory and where, and is not repeated', async ({
-  manager,
-}) => {
+test('the callback is one POST of who, how much memory and where, and is not repeated', async () => {
+  const manager = await PoolManager.open();
   for (const status of [200, 204]) {
     manager.received.length = 0;
     manager.status = status;
@@ -87,7 +37,8 @@ test('the callback is one POST of who, how much memory and where, and is not rep
   }
 });
 
-test('a callback that is refused fails with the status and is not tried again', async ({ manager }) => {
+test('a callback that is refused fails with the status and is not tried again', async () => {
+  const manager = await PoolManager.open();
   for (const status of [302, 404, 500, 503]) {
     manager.status = status;
     assert.is(await failureOf(manager.url), `Pool manager callback failed: ${status}`);
@@ -95,9 +46,8 @@ test('a callback that is refused fails with the status and is not tried again', 
   assert.is(manager.received.length, 4);
 });
 
-test('a pool manager that is not there, or never answers, is a failure in bounded time', async ({
-  manager,
-}) => {
+test('a pool manager that is not there, or never answers, is a failure in bounded time', async () => {
+  const manager = await PoolManager.open();
   assert.match(await failureOf('http://127.0.0.1:1/'), /^Pool manager callback failed: .+/);
   manager.status = undefined;
   assert.is(await failureOf(manager.url, 50), 'Pool manager callback failed: no answer within 50 ms');
@@ -117,9 +67,8 @@ test('an answer whose body breaks off is an answer', async () => {
   }
 });
 
-test('test mode: nobody is called at localhost:9999, and everybody elsewhere, whatever else the URL says', async ({
-  manager,
-}) => {
+test('test mode: nobody is called at localhost:9999, and everybody elsewhere, whatever else the URL says', async () => {
+  const manager = await PoolManager.open();
   const lines: { event: string; msg?: string; status?: number }[] = [];
   const log = { info: (line: { event: string }) => lines.push(line) } as unknown as Log;
   for (const url of ['http://localhost:9999', 'http://LOCALHOST:9999/callback', 'https://localhost:9999/'])

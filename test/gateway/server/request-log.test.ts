@@ -1,18 +1,17 @@
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type GuardRules, loopbackOnly } from '../../../gateway/server/guard/guard.ts';
-import { close, createHttpServer, listen } from '../../../gateway/server/http-server.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
-import { closeTestJournals, durableApp, journalFolder } from '../../fixtures/durable.ts';
-import { httpLimits } from '../../fixtures/http-limits.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
+import { durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { keysOf } from '../../fixtures/keys.ts';
+import { listening } from '../../fixtures/listening.ts';
 import { RawClient } from '../../fixtures/raw-client.ts';
 import { keepFromLogs, watchLog } from '../../fixtures/suite-rules.ts';
 import { until } from '../../fixtures/within.ts';
 
-const test = suite('request log');
+const test = closingSuite('request log');
 
 const PATIENCE_MS = 10_000;
 
@@ -100,7 +99,6 @@ test('every line of a job’s end, and of a durable request, has the tokens that
   for (const { caller, tokens_out, tokens_cached } of ends())
     assert.equal([caller, tokens_out, tokens_cached], ['key-1', 3, 2], 'whether its client stayed or not');
   assert.is(ends().at(-1)?.tokens_in, 9);
-  await closeTestJournals();
 });
 
 test('every route logs one line with its method, route, status and duration, and nothing that was asked', async () => {
@@ -203,29 +201,22 @@ test('refusals are logged as well: a job that never began, what is nowhere, what
 
 test('the line of a stream comes at its end, and says if its client has left', async () => {
   const { app, runner, requests } = setUp();
-  const server = createHttpServer(app.fetch, httpLimits);
-  const address = await listen(server, { host: '127.0.0.1', port: 0 });
-  const client = await RawClient.connect('port' in address ? address.port : 0);
-  try {
-    runner.script = [[97], 'wait'];
-    client.post('/v1/completions', { model: 'bytes', prompt: 'x', stream: true });
-    await until(PATIENCE_MS, 'A token', () => client.received.includes('data: '));
-    assert.is(requests().length, 0);
-    client.socket.destroy();
-    await until(PATIENCE_MS, 'The line', () => requests().length === 1);
-    assert.is(requests()[0]?.client_gone, true);
-    runner.script = [[97, EOS_ID]];
-    const whole = await RawClient.connect('port' in address ? address.port : 0);
-    whole.post('/v1/completions', { model: 'bytes', prompt: 'x', stream: true });
-    await until(PATIENCE_MS, 'The other line', () => requests().length === 2);
-    const { status, client_gone } = requests()[1] as Line;
-    assert.equal([status, client_gone], [200, undefined]);
-    whole.socket.destroy();
-  } finally {
-    client.socket.destroy();
-    server.closeAllConnections();
-    await close(server);
-  }
+  const { port } = await listening(app.fetch);
+  const client = await RawClient.connect(port);
+  runner.script = [[97], 'wait'];
+  client.post('/v1/completions', { model: 'bytes', prompt: 'x', stream: true });
+  await until(PATIENCE_MS, 'A token', () => client.received.includes('data: '));
+  assert.is(requests().length, 0);
+  client.socket.destroy();
+  await until(PATIENCE_MS, 'The line', () => requests().length === 1);
+  assert.is(requests()[0]?.client_gone, true);
+  runner.script = [[97, EOS_ID]];
+  const whole = await RawClient.connect(port);
+  whole.post('/v1/completions', { model: 'bytes', prompt: 'x', stream: true });
+  await until(PATIENCE_MS, 'The other line', () => requests().length === 2);
+  const { status, client_gone } = requests()[1] as Line;
+  assert.equal([status, client_gone], [200, undefined]);
+  whole.socket.destroy();
 });
 
 test('a line has the name of the key’s caller and never the key', async () => {

@@ -1,9 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { close, createHttpServer, listen } from '../../../gateway/server/http-server.ts';
 import { LEAST_BYTES_PER_SEC, progressOf } from '../../../gateway/server/stalled-clients.ts';
 import {
   addTable,
@@ -12,15 +10,16 @@ import {
   readUnacknowledged,
 } from '../../../gateway/server/unacknowledged.ts';
 import { testApp } from '../../fixtures/app.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { HandClock } from '../../fixtures/hand-clock.ts';
-import { httpLimits } from '../../fixtures/http-limits.ts';
+import { listening } from '../../fixtures/listening.ts';
 import { programFile } from '../../fixtures/programs.ts';
 import { RawClient } from '../../fixtures/raw-client.ts';
 import { type ScriptedRunner, scriptedInfo } from '../../fixtures/scripted-runner.ts';
 import { wideModel } from '../../fixtures/wide-model.ts';
 import { until, within } from '../../fixtures/within.ts';
 
-const test = suite('stalled clients');
+const test = closingSuite('stalled clients');
 const PATIENCE_MS = 60_000;
 const STALL_MS = 500;
 const FAMILIES = new Set(['IPv4', 'IPv6'] as const);
@@ -32,27 +31,19 @@ interface Served {
   /** The bytes held for each client that was given up. */
   readonly heldBytes: number[];
   /** The server's sides of the connections, the newest last. */
-  readonly sockets: readonly Socket[];
+  readonly sockets: ReadonlySet<Socket>;
 }
 
 /** fetch: the application, if it is another one than usual. */
-async function served(run: (served: Served) => Promise<void>, fetch?: () => Response): Promise<void> {
+async function served(fetch?: () => Response): Promise<Served> {
   const { app, runner } = testApp({ model: () => wideModel(10_000) });
   runner.current = { ...runner.current, info: { ...scriptedInfo, maxModelLen: 4096 } };
   const heldBytes: number[] = [];
-  const sockets: Socket[] = [];
   const clock = new HandClock();
-  const limits = { ...httpLimits, clientStallTimeoutMs: STALL_MS };
+  const limits = { clientStallTimeoutMs: STALL_MS };
   const onStalled = (bytes: number) => void heldBytes.push(bytes);
-  const server = createHttpServer(fetch ?? app.fetch, limits, { onStalled, clock });
-  server.on('connection', (socket: Socket) => sockets.push(socket));
-  const address = await listen(server, { host: '127.0.0.1', port: 0 });
-  try {
-    await run({ runner, port: 'port' in address ? address.port : 0, clock, heldBytes, sockets });
-  } finally {
-    server.closeAllConnections();
-    await close(server);
-  }
+  const { port, sockets } = await listening(fetch ?? app.fetch, { limits, onStalled, clock });
+  return { runner, port, clock, heldBytes, sockets };
 }
 
 /** A few tokens at a time, so that the loop reaches its timers in between. */
@@ -72,7 +63,7 @@ function cut({ clock, heldBytes }: Served): Promise<void> {
  * until three times the limit have passed.
  */
 async function readSlowly(client: RawClient, { clock, sockets }: Served): Promise<void> {
-  const socket = sockets.at(-1) as Socket;
+  const socket = [...sockets].at(-1) as Socket;
   const key = connectionKey(socket);
   const taken = async () =>
     progressOf(socket, key, (await readUnacknowledged(FAMILIES)) ?? new Map()).takenBytes;
@@ -89,79 +80,71 @@ async function readSlowly(client: RawClient, { clock, sockets }: Served): Promis
 }
 
 test('a client that does not read is cut, its request cancelled, and little is held for it', async () => {
-  await served(async (world) => {
-    const { runner, port, heldBytes } = world;
-    runner.script = long;
-    const client = await RawClient.connect(port);
-    client.socket.pause();
-    client.post('/execute', longBody);
-    await cut(world);
-    assert.ok((heldBytes[0] ?? 0) <= 256 * 1024, `${heldBytes} bytes are held for one client`);
-    await until(PATIENCE_MS, 'The cancel', () => runner.cancelled === 1);
-    client.socket.resume();
-    await client.closed();
-  });
+  const world = await served();
+  const { runner, port, heldBytes } = world;
+  runner.script = long;
+  const client = await RawClient.connect(port);
+  client.socket.pause();
+  client.post('/execute', longBody);
+  await cut(world);
+  assert.ok((heldBytes[0] ?? 0) <= 256 * 1024, `${heldBytes} bytes are held for one client`);
+  await until(PATIENCE_MS, 'The cancel', () => runner.cancelled === 1);
+  client.socket.resume();
+  await client.closed();
 });
 
 test('a slow reader is not cut, and neither is one waiting for tokens', async () => {
-  await served(async (world) => {
-    const { runner, port, heldBytes } = world;
-    runner.scriptOf = ({ maxTokens }) => (maxTokens === 1 ? ['wait'] : long);
-    const waiting = await RawClient.connect(port);
-    waiting.post('/execute', { job_id: 'b', prompt: 'x', max_tokens: 1 });
-    await until(PATIENCE_MS, 'The request', () => runner.requests.length === 1);
-    const slow = await RawClient.connect(port);
-    slow.socket.pause();
-    slow.post('/execute', longBody);
-    await readSlowly(slow, world);
-    assert.equal(heldBytes, []);
-    assert.not(slow.isClosed || waiting.isClosed);
-  });
+  const world = await served();
+  const { runner, port, heldBytes } = world;
+  runner.scriptOf = ({ maxTokens }) => (maxTokens === 1 ? ['wait'] : long);
+  const waiting = await RawClient.connect(port);
+  waiting.post('/execute', { job_id: 'b', prompt: 'x', max_tokens: 1 });
+  await until(PATIENCE_MS, 'The request', () => runner.requests.length === 1);
+  const slow = await RawClient.connect(port);
+  slow.socket.pause();
+  slow.post('/execute', longBody);
+  await readSlowly(slow, world);
+  assert.equal(heldBytes, []);
+  assert.not(slow.isClosed || waiting.isClosed);
 });
 
 test('a slow reader of a large answer written at once is not cut', async () => {
   const large = 'x'.repeat(2 ** 26);
-  await served(
-    async (world) => {
-      const client = await RawClient.connect(world.port);
-      client.socket.pause();
-      client.send('GET / HTTP/1.1', 'Host: localhost', '', '');
-      await readSlowly(client, world);
-      assert.equal(world.heldBytes, []);
-      assert.not(client.isClosed);
-      assert.ok(client.received.length < large.length / 2, 'most of it is still to be written');
-      // From now on it reads no more.
-      await cut(world);
-      client.socket.destroy();
-    },
-    () => new Response(large),
-  );
+  const world = await served(() => new Response(large));
+  const client = await RawClient.connect(world.port);
+  client.socket.pause();
+  client.send('GET / HTTP/1.1', 'Host: localhost', '', '');
+  await readSlowly(client, world);
+  assert.equal(world.heldBytes, []);
+  assert.not(client.isClosed);
+  assert.ok(client.received.length < large.length / 2, 'most of it is still to be written');
+  // From now on it reads no more.
+  await cut(world);
+  client.socket.destroy();
 });
 
 test('a pipelined request is watched like the first', async () => {
-  await served(async (world) => {
-    const { runner, port } = world;
-    runner.script = long;
-    const client = await RawClient.connect(port);
-    client.socket.pause();
-    client.send('GET /health HTTP/1.1', 'Host: localhost', '', '');
-    client.post('/execute', longBody);
-    await cut(world);
-    await until(PATIENCE_MS, 'The cancel', () => runner.cancelled === 1);
-    client.socket.destroy();
-  });
+  const world = await served();
+  const { runner, port } = world;
+  runner.script = long;
+  const client = await RawClient.connect(port);
+  client.socket.pause();
+  client.send('GET /health HTTP/1.1', 'Host: localhost', '', '');
+  client.post('/execute', longBody);
+  await cut(world);
+  await until(PATIENCE_MS, 'The cancel', () => runner.cancelled === 1);
+  client.socket.destroy();
 });
 
 test('pipelined requests end with their connection', async () => {
-  await served(async ({ runner, port }) => {
-    runner.script = [[97], 'wait'];
-    const client = await RawClient.connect(port);
-    for (const job_id of ['a', 'b', 'c']) client.post('/execute', { job_id, prompt: 'x', max_tokens: 9 });
-    await until(PATIENCE_MS, 'The requests', () => runner.requests.length === 3);
-    await until(PATIENCE_MS, 'A token', () => client.received.includes('event: token'));
-    client.socket.destroy();
-    await until(PATIENCE_MS, 'The cancels', () => runner.cancelled === 3);
-  });
+  const { runner, port } = await served();
+  runner.script = [[97], 'wait'];
+  const client = await RawClient.connect(port);
+  for (const job_id of ['a', 'b', 'c']) client.post('/execute', { job_id, prompt: 'x', max_tokens: 9 });
+  await until(PATIENCE_MS, 'The requests', () => runner.requests.length === 3);
+  await until(PATIENCE_MS, 'A token', () => client.received.includes('event: token'));
+  client.socket.destroy();
+  await until(PATIENCE_MS, 'The cancels', () => runner.cancelled === 3);
 });
 
 /** The result of a command in a network namespace of its own, whose loopback interface it may take down. */

@@ -10,7 +10,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { suite } from 'uvu';
+
 import * as assert from 'uvu/assert';
 import { crashKind, type RunnerCrash } from '../../../gateway/runner/supervision/exit-policy.ts';
 import {
@@ -21,10 +21,11 @@ import {
 } from '../../../gateway/telemetry/crash-reports.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { testApp } from '../../fixtures/app.ts';
-import { collectExact, requestOf, supervised } from '../../fixtures/supervised.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
+import { collectExact, ready, requestOf } from '../../fixtures/supervised.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 
-const test = suite('crash reports');
+const test = closingSuite('crash reports');
 const folder = temporaryFolder();
 
 function reports(
@@ -48,20 +49,11 @@ async function realCrash(): Promise<RunnerCrash> {
   const crashes: RunnerCrash[] = [];
   const file = join(folder.path, 'fault');
   writeFileSync(file, '');
-  const flags = [
-    '--crash-after',
-    '5',
-    '--crash-file',
-    file,
-    '--stderr-bytes',
-    '70',
-    '--crash-signal',
-    'SIGSEGV',
-  ];
-  await supervised(flags, { onCrash: (crash) => crashes.push(crash) }, async ({ supervisor, state }) => {
-    await state('ready');
-    await collectExact(supervisor, requestOf([11, 22, 33], 20));
-  });
+  const crash = ['--crash-after', '5', '--crash-file', file, '--crash-signal', 'SIGSEGV'];
+  const onCrash = (crash: RunnerCrash) => crashes.push(crash);
+  const { supervisor } = await ready([...crash, '--stderr-bytes', '70'], { onCrash });
+  await collectExact(supervisor, requestOf([11, 22, 33], 20));
+  await supervisor.stop(0);
   assert.is(crashes.length, 1, 'the end that was asked for is no crash');
   return crashes[0] as RunnerCrash;
 }

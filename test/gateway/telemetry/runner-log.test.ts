@@ -1,19 +1,18 @@
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { RunnerEvent } from '../../../gateway/runner/supervision/runner-event.ts';
 import { createLog, runnerLog } from '../../../gateway/telemetry/log.ts';
-import { collectExact, requestOf, supervised } from '../../fixtures/supervised.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
+import { collectExact, ready, requestOf } from '../../fixtures/supervised.ts';
 
-const test = suite('runner log');
+const test = closingSuite('runner log');
 
 test('events of runners are lines of the log, with keys in snake_case all of them', async () => {
   const events: RunnerEvent[] = [];
-  await supervised(['--stderr-bytes', '70'], { log: (event) => events.push(event) }, async (served) => {
-    await served.state('ready');
-    await collectExact(served.supervisor, requestOf([1, 2], 5));
-    await served.kill();
-    await served.state('ready');
-  });
+  const flags = ['--stderr-bytes', '70'];
+  const { supervisor, kill, state } = await ready(flags, { log: (event) => events.push(event) });
+  await collectExact(supervisor, requestOf([1, 2], 5));
+  await kill();
+  await state('ready');
   const lines: Record<string, unknown>[] = [];
   const toLog = runnerLog(
     createLog('debug', undefined, { write: (line) => void lines.push(JSON.parse(line)) }),

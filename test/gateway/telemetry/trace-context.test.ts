@@ -1,4 +1,3 @@
-import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { randomIds } from '../../../gateway/system/ids.ts';
@@ -10,7 +9,7 @@ const test = suite('trace context');
 const TRACE = '0af7651916cd43dd8448eb211c80319c';
 const SPAN = 'b7ad6b7169203331';
 
-recordedCases(test, fileURLToPath(new URL('trace-context.cases.txt', import.meta.url)), (header) => {
+recordedCases(test, import.meta.url, (header) => {
   const trace = traceOf(header, randomIds);
   return trace === undefined ? 'none' : `${trace.trace_id} ${trace.parent_span_id} sampled ${trace.sampled}`;
 });

@@ -1,11 +1,11 @@
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { JournalStore } from '../../../../gateway/journal/store.ts';
 import type { GenerateRequest } from '../../../../gateway/runner/runner.ts';
 import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { byteModel, EOS_ID } from '../../../fixtures/byte-model.ts';
-import { type DurableApp, durableApp, journalFolder } from '../../../fixtures/durable.ts';
+import { closingSuite } from '../../../fixtures/closing-suite.ts';
+import { durableApp, journalFolder } from '../../../fixtures/durable.ts';
 import { keysOf } from '../../../fixtures/keys.ts';
 import { readNativeAnswer } from '../../../fixtures/native-stream.ts';
 import { ScriptedRunner, scriptedInfo } from '../../../fixtures/scripted-runner.ts';
@@ -14,14 +14,7 @@ import { until } from '../../../fixtures/within.ts';
 
 const PATIENCE_MS = 10_000;
 
-const test = suite<{ apps: DurableApp[] }>('durable execute');
-
-test.before.each((context) => {
-  context.apps = [];
-});
-test.after.each(async ({ apps }) => {
-  for (const { jobs } of apps) await jobs.stop();
-});
+const test = closingSuite('durable execute');
 
 const bytes = (text: string): number[] => [...Buffer.from(text)];
 
@@ -45,34 +38,8 @@ async function rejectionOf(action: () => Promise<void>): Promise<unknown> {
 const textOf = (events: readonly SseEvent[]): string =>
   events.flatMap(({ event, data }) => (event === 'token' ? [JSON.parse(data).t] : [])).join('');
 
-test('only events of durable jobs have ids, after which a client resumes', async ({ apps }) => {
+test('a client that leaves a durable job does not end it, and one that comes while it runs hears the rest', async () => {
   const app = await durableApp(journalFolder());
-  apps.push(app);
-  app.runner.script = [bytes('He'), bytes('llo'), [EOS_ID]];
-  const events = await eventsOf(await app.post('/execute', { job_id: 'a', prompt: 'Hi', durable: true }));
-  assert.equal(
-    events.map(({ id }) => id),
-    ['0', '1', '2', '3', '4', '5', '6'],
-  );
-  assert.equal([textOf(events), events.at(-1)?.event], ['Hello', 'end']);
-  assert.equal(await eventsOf(await app.get('/execute/a/events')), events);
-  for (const last of [0, 3, 5, 6, 99]) {
-    const headers = { 'last-event-id': String(last) };
-    const rest = await app.app.request('/execute/a/events', { headers });
-    assert.equal(await eventsOf(rest), events.slice(last + 1));
-  }
-  const plain = await eventsOf(await app.post('/execute', { job_id: 'b', prompt: 'Hi' }));
-  assert.equal(
-    plain.map(({ event, id }) => [event, id]),
-    events.map(({ event }) => [event, undefined]),
-  );
-});
-
-test('a client that leaves a durable job does not end it, and one that comes while it runs hears the rest', async ({
-  apps,
-}) => {
-  const app = await durableApp(journalFolder());
-  apps.push(app);
   app.runner.script = [bytes('He'), { waitMs: 50 }, bytes('llo'), [EOS_ID]];
   const gone = await app.post('/execute', { job_id: 'a', prompt: 'Hi', durable: true });
   const reader = gone.body?.getReader();
@@ -84,7 +51,7 @@ test('a client that leaves a durable job does not end it, and one that comes whi
   assert.is(app.runner.cancelled, 0);
 });
 
-test('another process resumes after the stored tokens, and each event comes once', async ({ apps }) => {
+test('another process resumes after the stored tokens, and each event comes once', async () => {
   const folder = journalFolder();
   const first = await durableApp(folder);
   // At the cut, half of a character and the beginning of a stop string are held back.
@@ -105,7 +72,6 @@ test('another process resumes after the stored tokens, and each event comes once
   runner.current = { ...runner.current, state: 'starting' };
   runner.scriptOf = ({ resumeFrom }: GenerateRequest) => [answer.slice(resumeFrom?.tokenIds.length ?? 0)];
   const second = await durableApp(folder, { runner });
-  apps.push(second);
   runner.current = { ...runner.current, state: 'ready' };
   second.jobs.onServed();
   const headers = { 'last-event-id': '1' };
@@ -122,9 +88,7 @@ test('another process resumes after the stored tokens, and each event comes once
   assert.ok(second.lines().some(({ event }) => event === 'durable_resumed'));
 });
 
-test('a job is not gone on with by another model or another arithmetic: it ends with an error that names both', async ({
-  apps,
-}) => {
+test('a job is not gone on with by another model or another arithmetic: it ends with an error that names both', async () => {
   for (const [changes, words] of [
     [{ modelIdentity: 'others' }, 'The model changed after this job began, from bytes to others'],
     [{ numericsId: 'i9' }, 'The numerics of the runner changed after this job began, from scripted to i9'],
@@ -138,7 +102,6 @@ test('a job is not gone on with by another model or another arithmetic: it ends 
     const runner = new ScriptedRunner();
     runner.current = { ...runner.current, info: { ...scriptedInfo, ...changes } };
     const second = await durableApp(folder, { runner });
-    apps.push(second);
     const events = await eventsOf(await second.get('/execute/a/events'));
     const { code, message, retriable } = JSON.parse(events.at(-1)?.data ?? '');
     assert.equal([code, retriable], ['INFERENCE_FAILED', true]);
@@ -147,20 +110,19 @@ test('a job is not gone on with by another model or another arithmetic: it ends 
   }
 });
 
-test('an answer whose model file has changed is not readable with the new file', async ({ apps }) => {
+test('an answer whose model file has changed is not readable with the new file', async () => {
   const folder = journalFolder();
   const first = await durableApp(folder);
   first.runner.script = [[EOS_ID]];
   await readNativeAnswer(await first.post('/execute', { job_id: 'a', prompt: 'Hi', durable: true }));
   await first.jobs.stop();
   const second = await durableApp(folder, { model: () => ({ ...byteModel, file: 'other' }) });
-  apps.push(second);
   const response = await second.get('/execute/a/events');
   assert.is(response.status, 409);
   assert.is(((await response.json()) as { code: string }).code, 'MODEL_CHANGED');
 });
 
-test('POST /cancel ends a durable job, whoever reads it, and the next process knows', async ({ apps }) => {
+test('POST /cancel ends a durable job, whoever reads it, and the next process knows', async () => {
   const folder = journalFolder();
   const first = await durableApp(folder);
   first.runner.script = [bytes('He'), 'wait'];
@@ -171,14 +133,11 @@ test('POST /cancel ends a durable job, whoever reads it, and the next process kn
   assert.is(JSON.parse(last?.data ?? '').code, 'CANCELLED');
   await first.jobs.stop();
   const second = await durableApp(folder);
-  apps.push(second);
   assert.equal((await eventsOf(await second.get('/execute/a/events'))).at(-1), last);
   assert.is(second.runner.requests.length, 0);
 });
 
-test('a cancel that comes while the record of a job is written ends the job, and the next process knows', async ({
-  apps,
-}) => {
+test('a cancel that comes while the record of a job is written ends the job, and the next process knows', async () => {
   const folder = journalFolder();
   const first = await durableApp(folder);
   first.runner.script = [bytes('He'), 'wait'];
@@ -205,15 +164,13 @@ test('a cancel that comes while the record of a job is written ends the job, and
   }
   await first.jobs.stop();
   const second = await durableApp(folder);
-  apps.push(second);
   assert.equal(second.journal.unfinished, []);
 });
 
-test('a job id that is kept is in use, and another key’s job is not there', async ({ apps }) => {
+test('a job id that is kept is in use, and another key’s job is not there', async () => {
   const keys = ['first-key-of-a-client', 'other-key-of-a-client'];
   const guard = { ...loopbackOnly, apiKeys: keysOf(keys) };
   const app = await durableApp(journalFolder(), { guard });
-  apps.push(app);
   app.runner.script = [bytes('Hi'), [EOS_ID]];
   const [first, other] = keys.map((key) => ({ authorization: `Bearer ${key}` }));
   const body = { job_id: 'a', prompt: 'Hi', durable: true };
@@ -229,13 +186,12 @@ test('a job id that is kept is in use, and another key’s job is not there', as
   assert.is((await eventsOf(found)).length, 4);
 });
 
-test('without a journal a durable job is refused by name, and a full one says so', async ({ apps }) => {
+test('without a journal a durable job is refused by name, and a full one says so', async () => {
   const body = { job_id: 'a', prompt: 'Hi', durable: true };
   const none = await testApp().post('/execute', body);
   assert.is(none.status, 400);
   assert.match(await none.text(), /"field":"durable".*--journal-dir/);
   const app = await durableApp(journalFolder(), { maxJobs: 1 });
-  apps.push(app);
   app.runner.script = ['wait'];
   await app.post('/execute', body);
   const full = await app.post('/execute', { ...body, job_id: 'b' });
@@ -254,27 +210,11 @@ test('without a journal a durable job is refused by name, and a full one says so
   assert.match(await header.text(), /"field":"Last-Event-ID"/);
 });
 
-test('a job is kept with the name of its model, so that another process finds the model by it', async ({
-  apps,
-}) => {
+test('a job is kept with the name of its model, so that another process finds the model by it', async () => {
   const app = await durableApp(journalFolder(), { modelNames: ['served', 'other'] });
-  apps.push(app);
   app.runner.script = [[EOS_ID]];
   await readNativeAnswer(await app.post('/execute', { job_id: 'a', prompt: 'Hi', durable: true }));
   assert.is((await app.jobs.open([''], 'a'))?.record.model, 'served');
-});
-
-test('MessagePack has the same events, with their ids', async ({ apps }) => {
-  const app = await durableApp(journalFolder());
-  apps.push(app);
-  app.runner.script = [bytes('Hi'), [EOS_ID]];
-  const headers = { accept: 'application/x-msgpack' };
-  await app.post('/execute', { job_id: 'a', prompt: 'Hi', durable: true });
-  const packed = Buffer.from(
-    await (await app.app.request('/execute/a/events', { headers })).arrayBuffer(),
-  ).toString('latin1');
-  for (const [id, name] of ['started', 'token', 'token', 'end'].entries())
-    assert.ok(packed.includes(`${name}\u00a2id${String.fromCharCode(id)}`), name);
 });
 
 test.run();

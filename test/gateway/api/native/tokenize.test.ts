@@ -1,16 +1,15 @@
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { PIECE_CHARACTERS } from '../../../../gateway/api/long-answer.ts';
-import { close, createHttpServer, listen } from '../../../../gateway/server/http-server.ts';
 import { createLog } from '../../../../gateway/telemetry/log.ts';
 import { testApp } from '../../../fixtures/app.ts';
-import { httpLimits } from '../../../fixtures/http-limits.ts';
+import { closingSuite } from '../../../fixtures/closing-suite.ts';
+import { listening } from '../../../fixtures/listening.ts';
 import { liveBytes } from '../../../fixtures/live-bytes.ts';
 import { RawClient } from '../../../fixtures/raw-client.ts';
 import { temporaryFolder } from '../../../fixtures/temporary-folder.ts';
 import { until } from '../../../fixtures/within.ts';
 
-const test = suite('tokenize');
+const test = closingSuite('tokenize');
 const folder = temporaryFolder();
 
 const PATIENCE_MS = 30_000;
@@ -107,10 +106,8 @@ test('clients that do not read their answers make the gateway hold no more than 
   const LIMIT_BYTES = 2 ** 24;
   const NUM_CLIENTS = 40;
   const { app } = testApp({ maxAnswerBytesInFlight: LIMIT_BYTES });
-  const server = createHttpServer(app.fetch, httpLimits);
-  // A UNIX socket has small buffers in the kernel.
   const path = `${folder.path}/tokenize.sock`;
-  await listen(server, { path });
+  await listening(app.fetch, { path });
   const body = { content: 'a'.repeat(300_000), with_pieces: true };
   const before = liveBytes();
   const clients: RawClient[] = [];
@@ -136,8 +133,6 @@ test('clients that do not read their answers make the gateway hold no more than 
     client.socket.destroy();
     return status === 200;
   });
-  server.closeAllConnections();
-  await close(server);
 });
 
 test.run();

@@ -1,10 +1,8 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { GenerationError } from '../../../../gateway/runner/runner.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { EOS_ID, TURN_ID } from '../../../fixtures/byte-model.ts';
 import type { ScriptedRunner } from '../../../fixtures/scripted-runner.ts';
-import { readEvents } from '../../../fixtures/sse.ts';
 
 const test = suite<{ runner: ScriptedRunner; chat: (body: object) => Promise<Response> }>('chat completions');
 
@@ -76,20 +74,6 @@ test('n: a stream interleaves the choices by index, and no step is cut over two 
   assert.equal(writes.flat().map(short), steps.flat());
   const lastOfSteps = steps.map((step) => step.at(-1));
   for (const write of writes) assert.ok(lastOfSteps.includes(short(write.at(-1) ?? '')), write.join());
-});
-
-test('n: the failure of one choice ends the request with its error', async ({ runner, chat }) => {
-  const failure = new GenerationError('OUT_OF_MEMORY', 'It is too long.', { retriable: false });
-  runner.scriptOf = ({ sampling }) =>
-    sampling.seed === 6n ? [bytes('a'), failure] : [bytes('a'), 'wait', [EOS_ID]];
-  const whole = await chat({ n: 3, seed: 5 });
-  assert.is(whole.status, 400);
-  assert.is(whole.headers.get('x-should-retry'), 'false');
-  const datas = [];
-  for await (const { data } of readEvents(await chat({ n: 3, seed: 5, stream: true }))) datas.push(data);
-  assert.is(datas.pop(), '[DONE]');
-  assert.match(datas.pop() ?? '', '"error":{"message":"It is too long."');
-  assert.is(runner.cancelled, 6, 'the others are cancelled');
 });
 
 test.run();

@@ -2,22 +2,27 @@ import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { z } from 'zod';
-import { calledInert, messageInert, partInert, toolCallInert } from '../../../../gateway/api/conversation.ts';
-import { ANYTHING, type InertFields } from '../../../../gateway/api/fields.ts';
+import {
+  calledIgnored,
+  messageIgnored,
+  partIgnored,
+  toolCallIgnored,
+} from '../../../../gateway/api/conversation.ts';
+import { ANYTHING, type IgnoredFields } from '../../../../gateway/api/fields.ts';
 import { chat } from '../../../../gateway/api/openai/chat-request.ts';
 import { completions } from '../../../../gateway/api/openai/completion-request.ts';
 import {
-  chatInert,
-  completionInert,
-  embeddingInert,
-  sharedInert,
-  streamOptionsInert,
+  chatIgnored,
+  completionIgnored,
+  embeddingIgnored,
+  sharedIgnored,
+  streamOptionsIgnored,
 } from '../../../../gateway/api/openai/fields.ts';
 import {
-  itemInert,
-  partInert as itemPartInert,
+  itemIgnored,
+  partIgnored as itemPartIgnored,
   responsesBody,
-  textInert,
+  textIgnored,
 } from '../../../../gateway/api/responses/request.ts';
 import type { Log } from '../../../../gateway/telemetry/log.ts';
 import { testApp } from '../../../fixtures/app.ts';
@@ -28,11 +33,11 @@ import { EOS_ID } from '../../../fixtures/byte-model.ts';
 const test = suite('inert fields');
 
 /** The entries of `whole` that are not in `part`. */
-function without(whole: InertFields, part: InertFields): InertFields {
+function without(whole: IgnoredFields, part: IgnoredFields): IgnoredFields {
   return Object.fromEntries(Object.entries(whole).filter(([name]) => !Object.hasOwn(part, name)));
 }
 
-function rowsOf(where: string, table: InertFields): string[] {
+function rowsOf(where: string, table: IgnoredFields): string[] {
   const namesBy = new Map<string, string[]>();
   for (const [name, accepted] of Object.entries(table)) {
     const values = accepted === ANYTHING ? 'anything' : accepted.map((each) => `\`${JSON.stringify(each)}\``);
@@ -45,15 +50,15 @@ function rowsOf(where: string, table: InertFields): string[] {
 
 test('docs/api.md has each of them, where it stands and what it may say', () => {
   const rows = [
-    ...rowsOf('both', sharedInert),
-    ...rowsOf('chat', without(chatInert, sharedInert)),
-    ...rowsOf('`messages`', messageInert),
-    ...rowsOf('`tool_calls`', toolCallInert),
-    ...rowsOf('`tool_calls.function`', calledInert),
-    ...rowsOf('parts of `content`', partInert),
-    ...rowsOf('`stream_options`', streamOptionsInert),
-    ...rowsOf('completions', without(completionInert, sharedInert)),
-    ...rowsOf('embeddings', embeddingInert),
+    ...rowsOf('both', sharedIgnored),
+    ...rowsOf('chat', without(chatIgnored, sharedIgnored)),
+    ...rowsOf('`messages`', messageIgnored),
+    ...rowsOf('`tool_calls`', toolCallIgnored),
+    ...rowsOf('`tool_calls.function`', calledIgnored),
+    ...rowsOf('parts of `content`', partIgnored),
+    ...rowsOf('`stream_options`', streamOptionsIgnored),
+    ...rowsOf('completions', without(completionIgnored, sharedIgnored)),
+    ...rowsOf('embeddings', embeddingIgnored),
   ];
   const docs = readFileSync(new URL('../../../../docs/api.md', import.meta.url), 'utf8');
   const table = /\| where \| may say \| fields \|\n\|---\|---\|---\|\n((?:\|.*\n)+)/.exec(docs)?.[1] ?? '';
@@ -76,21 +81,21 @@ function membersOf(file: string, name: string): string[] {
 
 test('each field of the openai package’s types is applied or in these tables', () => {
   const chats = 'chat/completions/completions.d.ts';
-  const messageFields = { role: 1, content: 1, tool_calls: 1, tool_call_id: 1, ...messageInert };
+  const messageFields = { role: 1, content: 1, tool_calls: 1, tool_call_id: 1, ...messageIgnored };
   const responses = 'responses/responses.d.ts';
-  const item = { type: true, role: true, content: true, ...itemInert };
-  const textOfItem = { type: true, text: true, ...itemPartInert };
+  const item = { type: true, role: true, content: true, ...itemIgnored };
+  const textOfItem = { type: true, text: true, ...itemPartIgnored };
   const cases: [string, string, Readonly<Record<string, unknown>>][] = [
     [chats, 'ChatCompletionCreateParamsBase', chat.body.shape],
     ['completions.d.ts', 'CompletionCreateParamsBase', completions.body.shape],
     [responses, 'ResponseCreateParamsBase', responsesBody.shape],
-    [responses, 'ResponseTextConfig', { format: true, ...textInert }],
+    [responses, 'ResponseTextConfig', { format: true, ...textIgnored }],
     [responses, 'EasyInputMessage', item],
     [responses, 'ResponseOutputMessage', item],
     [responses, 'ResponseInputText', textOfItem],
     [responses, 'ResponseOutputText', textOfItem],
-    [chats, 'ChatCompletionStreamOptions', { include_usage: true, ...streamOptionsInert }],
-    [chats, 'ChatCompletionContentPartText', { type: true, text: true, ...partInert }],
+    [chats, 'ChatCompletionStreamOptions', { include_usage: true, ...streamOptionsIgnored }],
+    [chats, 'ChatCompletionContentPartText', { type: true, text: true, ...partIgnored }],
     ...[
       'ChatCompletionSystemMessageParam',
       'ChatCompletionDeveloperMessageParam',

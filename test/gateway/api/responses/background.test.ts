@@ -1,7 +1,7 @@
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { GenerateRequest } from '../../../../gateway/runner/runner.ts';
 import { EOS_ID } from '../../../fixtures/byte-model.ts';
+import { closingSuite } from '../../../fixtures/closing-suite.ts';
 import { type DurableApp, durableApp, journalFolder } from '../../../fixtures/durable.ts';
 import { ScriptedRunner } from '../../../fixtures/scripted-runner.ts';
 import { readEvents } from '../../../fixtures/sse.ts';
@@ -10,14 +10,7 @@ import { until } from '../../../fixtures/within.ts';
 
 const PATIENCE_MS = 10_000;
 
-const test = suite<{ apps: DurableApp[] }>('background responses');
-
-test.before.each((context) => {
-  context.apps = [];
-});
-test.after.each(async ({ apps }) => {
-  for (const { jobs } of apps) await jobs.stop();
-});
+const test = closingSuite('background responses');
 
 const bytes = (text: string): number[] => [...Buffer.from(text)];
 
@@ -62,9 +55,8 @@ async function ended(app: DurableApp, id: string): Promise<Reply> {
   return reply as Reply;
 }
 
-test('a whole one is answered at once, and is there when it has been computed', async ({ apps }) => {
+test('a whole one is answered at once, and is there when it has been computed', async () => {
   const app = await durableApp(journalFolder());
-  apps.push(app);
   app.runner.script = [bytes('He'), bytes('llo'), [EOS_ID]];
   const begun = await replyOf(await app.post('/v1/responses', { ...asked, store: true }));
   assert.equal([begun.status, begun.background, begun.store, begun.output], ['in_progress', true, true, []]);
@@ -83,9 +75,8 @@ test('a whole one is answered at once, and is there when it has been computed', 
   assert.equal(same(reply), same(plain));
 });
 
-test('a stream is read again from after any event, any number of times', async ({ apps }) => {
+test('a stream is read again from after any event, any number of times', async () => {
   const app = await durableApp(journalFolder());
-  apps.push(app);
   app.runner.script = [bytes('He'), bytes('llo'), [EOS_ID]];
   const events = await eventsOf(await app.post('/v1/responses', { ...asked, stream: true }));
   const { id = '' } = events[0]?.response ?? {};
@@ -102,12 +93,11 @@ test('a stream is read again from after any event, any number of times', async (
   assert.equal(await replyOf(await app.get(`/v1/responses/${id}`)), events.at(-1)?.response);
 });
 
-test('another process resumes a response, including log-probabilities', async ({ apps }) => {
+test('another process resumes a response, including log-probabilities', async () => {
   const folder = journalFolder();
   const answer = [...bytes('Hello there'), EOS_ID];
   const body = { ...asked, stream: true, include: ['message.output_text.logprobs'], top_logprobs: 2 };
   const undisturbed = await durableApp(journalFolder());
-  apps.push(undisturbed);
   undisturbed.runner.script = [answer];
   const expected = await eventsOf(await undisturbed.post('/v1/responses', body));
 
@@ -128,14 +118,13 @@ test('another process resumes a response, including log-probabilities', async ({
   const runner = new ScriptedRunner();
   runner.scriptOf = ({ resumeFrom }: GenerateRequest) => [answer.slice(resumeFrom?.tokenIds.length ?? 0)];
   const second = await durableApp(folder, { runner });
-  apps.push(second);
   const events = await eventsOf(await second.get(`/v1/responses/${id}?stream=true`));
   const plain = (each: readonly Told[]): string =>
     JSON.stringify(each).replace(/"(created_at|completed_at)":\d+|"(resp|msg)_[0-9a-f-]+"/g, '');
   assert.is(plain(events), plain(expected));
 });
 
-test('another process resumes a response with its thinking budget', async ({ apps }) => {
+test('another process resumes a response with its thinking budget', async () => {
   const folder = journalFolder();
   const model = thinkingModel(() => 'Hi<think>');
   const first = await durableApp(folder, { model: () => model });
@@ -149,7 +138,6 @@ test('another process resumes a response with its thinking budget', async ({ app
   const [begun] = first.runner.requests;
   await first.jobs.stop();
   const second = await durableApp(folder, { model: () => model });
-  apps.push(second);
   await until(PATIENCE_MS, 'The request', () => second.runner.requests.length === 1);
   const [resumed] = second.runner.requests;
   assert.equal(resumed?.resumeFrom?.tokenIds, bytes('Hm'));
@@ -162,9 +150,8 @@ test('another process resumes a response with its thinking budget', async ({ app
   }
 });
 
-test('calls of tools are items of it, when it is read again too', async ({ apps }) => {
+test('calls of tools are items of it, when it is read again too', async () => {
   const app = await durableApp(journalFolder());
-  apps.push(app);
   app.runner.script = [[...bytes('<tool_call>\n{"name": "f", "arguments": {"a":1}}\n</tool_call>'), EOS_ID]];
   const tools = [{ type: 'function', name: 'f', parameters: { type: 'object' } }];
   const events = await eventsOf(await app.post('/v1/responses', { ...asked, tools, stream: true }));
@@ -177,9 +164,8 @@ test('calls of tools are items of it, when it is read again too', async ({ apps 
   assert.equal(await replyOf(await app.get(`/v1/responses/${last.id}`)), events.at(-1)?.response);
 });
 
-test('cancel keeps the partial response, and delete removes all of it', async ({ apps }) => {
+test('cancel keeps the partial response, and delete removes all of it', async () => {
   const app = await durableApp(journalFolder());
-  apps.push(app);
   app.runner.script = [bytes('He'), 'wait'];
   const { id } = await replyOf(await app.post('/v1/responses', asked));
   await until(PATIENCE_MS, 'The request', () => app.runner.requests.length === 1);
@@ -206,9 +192,8 @@ test('cancel keeps the partial response, and delete removes all of it', async ({
   assert.is(app.journal.stats.numJobs, 0);
 });
 
-test('unsupported parameters of a GET are refused by name', async ({ apps }) => {
+test('unsupported parameters of a GET are refused by name', async () => {
   const app = await durableApp(journalFolder());
-  apps.push(app);
   app.runner.script = [[EOS_ID]];
   const { id } = await replyOf(await app.post('/v1/responses', asked));
   await ended(app, id);

@@ -1,6 +1,5 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ModelFileError } from '../../../../gateway/errors/model-file-error.ts';
@@ -54,7 +53,7 @@ async function poolingWith(line: string): Promise<string> {
   }
 }
 
-recordedCases(test, fileURLToPath(new URL('sentence-modules.cases.txt', import.meta.url)), poolingWith);
+recordedCases(test, import.meta.url, poolingWith);
 
 test('a folder without modules.json says nothing, whatever else is in it', async () => {
   assert.is((await read({})).pooling, undefined);

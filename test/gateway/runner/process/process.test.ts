@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type RunnerProcess, readOomKills, spawnRunner } from '../../../../gateway/runner/process/process.ts';
-import { withDirectory } from '../../../fixtures/supervised.ts';
+import { temporaryDirectory } from '../../../fixtures/supervised.ts';
 import { within } from '../../../fixtures/within.ts';
 
 const test = suite('runner process');
@@ -109,15 +109,12 @@ test('shows its environment without secrets', async () => {
 
 /** The count that is read on a system with these files. */
 async function countOf(files: Record<string, string>): Promise<number | undefined> {
-  let count: number | undefined;
-  await withDirectory(async (directory) => {
-    for (const [path, content] of Object.entries(files)) {
-      mkdirSync(dirname(directory.path(path)), { recursive: true });
-      writeFileSync(directory.path(path), content);
-    }
-    count = readOomKills(directory.path(''));
-  });
-  return count;
+  const directory = temporaryDirectory();
+  for (const [path, content] of Object.entries(files)) {
+    mkdirSync(dirname(directory.path(path)), { recursive: true });
+    writeFileSync(directory.path(path), content);
+  }
+  return readOomKills(directory.path(''));
 }
 
 test('are read from the control group’s events', async () => {

@@ -1,5 +1,4 @@
 /** Messages that no honest runner sends: the client names the violation, closes, and ignores everything after it. */
-import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import {
@@ -49,7 +48,7 @@ async function fateOf(line: string): Promise<string> {
   return error?.message ?? 'no error';
 }
 
-recordedCases(client, fileURLToPath(new URL('client-lies.cases.txt', import.meta.url)), fateOf);
+recordedCases(client, import.meta.url, fateOf);
 
 client('a vector that nobody asked for, of another length or that is no number ends the runner', async () => {
   const embed = { tokenIds: [1, 2], pooling: 'last', cacheSalt: new Uint8Array() } as const;

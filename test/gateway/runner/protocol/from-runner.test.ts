@@ -1,4 +1,3 @@
-import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ProtocolError } from '../../../../gateway/runner/protocol/frame.ts';
@@ -30,7 +29,7 @@ function readingOf(line: string): string {
   }
 }
 
-recordedCases(test, fileURLToPath(new URL('from-runner.cases.txt', import.meta.url)), readingOf);
+recordedCases(test, import.meta.url, readingOf);
 
 test('prompt scores may be as many as 256 in a frame', () => {
   const logprobs = new Array(256).fill({ logprob: -1 });

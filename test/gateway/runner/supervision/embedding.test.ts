@@ -1,19 +1,19 @@
 /** Embedding requests beside generation requests, over runners that die. */
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { Embeddings, embeddingRequest } from '../../../../gateway/generation/embeddings.ts';
 import { type GenerateRequest, GenerationError, type Runner } from '../../../../gateway/runner/runner.ts';
+import { closingSuite } from '../../../fixtures/closing-suite.ts';
 import { fakeEmbedding, fakeModelIdentity } from '../../../fixtures/fake-tokens.ts';
 import {
   collectExact,
   patienceMs,
+  ready,
   requestOf,
-  supervised,
-  withDirectory,
+  temporaryDirectory,
 } from '../../../fixtures/supervised.ts';
 import { until, within } from '../../../fixtures/within.ts';
 
-const test = suite('vectors');
+const test = closingSuite('vectors');
 
 const poisonId = 7;
 
@@ -29,49 +29,42 @@ async function vectorsOf(runner: Runner, texts: readonly (readonly number[])[]):
 }
 
 test('an embedding whose runner dies is computed by the next runner', async () => {
-  await withDirectory(async (directory) => {
-    const flags = ['--crash-at', 'embedding', '--crash-file', directory.write('once', '')];
-    await supervised(flags, {}, async ({ supervisor, state, eventsOf }) => {
-      await state('ready');
-      const texts = [[1, 2, 3], [4], [5, 6]];
-      const stream = collectExact(supervisor, requestOf([9], 200));
-      assert.equal(await vectorsOf(supervisor, texts), texts.map(fakeEmbedding));
-      await stream;
-      assert.is(eventsOf('runner_exited').length, 1);
-      assert.is(supervisor.status().openRequests, 0);
-    });
-  });
+  const directory = temporaryDirectory();
+  const flags = ['--crash-at', 'embedding', '--crash-file', directory.write('once', '')];
+  const { supervisor, eventsOf } = await ready(flags);
+  const texts = [[1, 2, 3], [4], [5, 6]];
+  const stream = collectExact(supervisor, requestOf([9], 200));
+  assert.equal(await vectorsOf(supervisor, texts), texts.map(fakeEmbedding));
+  await stream;
+  assert.is(eventsOf('runner_exited').length, 1);
+  assert.is(supervisor.status().openRequests, 0);
 });
 
 test('a text that kills its runner twice is quarantined, and the others get their vectors', async () => {
-  await supervised(['--poison', String(poisonId)], {}, async ({ supervisor, state, eventsOf }) => {
-    await state('ready');
-    const innocents = [[1], [2, 3]];
-    const poisoned = vectorsOf(supervisor, [[poisonId, 1]]).then(
-      () => undefined,
-      (error: unknown) => error,
-    );
-    assert.equal(await vectorsOf(supervisor, innocents), innocents.map(fakeEmbedding));
-    const error = await poisoned;
-    assert.instance(error, GenerationError);
-    assert.is((error as GenerationError).code, 'RUNNER_CRASHED');
-    assert.is(eventsOf('request_quarantined').length, 1);
-    // The same embedding request is refused at once. A generation request with the same ids is another request.
-    assert.throws(() => new Embeddings(supervisor, [embeddingOf([poisonId, 1])]), /do not send it again/);
-    await state('ready');
-    assert.equal(await vectorsOf(supervisor, [[8]]), [fakeEmbedding([8])]);
-  });
+  const { supervisor, state, eventsOf } = await ready(['--poison', String(poisonId)]);
+  const innocents = [[1], [2, 3]];
+  const poisoned = vectorsOf(supervisor, [[poisonId, 1]]).then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  assert.equal(await vectorsOf(supervisor, innocents), innocents.map(fakeEmbedding));
+  const error = await poisoned;
+  assert.instance(error, GenerationError);
+  assert.is((error as GenerationError).code, 'RUNNER_CRASHED');
+  assert.is(eventsOf('request_quarantined').length, 1);
+  // The same embedding request is refused at once. A generation request with the same ids is another request.
+  assert.throws(() => new Embeddings(supervisor, [embeddingOf([poisonId, 1])]), /do not send it again/);
+  await state('ready');
+  assert.equal(await vectorsOf(supervisor, [[8]]), [fakeEmbedding([8])]);
 });
 
 test('a vector that nobody waits for any more is taken back from the runner', async () => {
-  await supervised(['--delay-ms', '50'], {}, async ({ supervisor, state }) => {
-    await state('ready');
-    const embeddings = new Embeddings(supervisor, [[1], [2]].map(embeddingOf));
-    assert.is(supervisor.status().openRequests, 2);
-    embeddings.cancel();
-    await until(patienceMs, 'no request', () => supervisor.status().openRequests === 0);
-    assert.equal(await vectorsOf(supervisor, [[3]]), [fakeEmbedding([3])]);
-  });
+  const { supervisor } = await ready(['--delay-ms', '50']);
+  const embeddings = new Embeddings(supervisor, [[1], [2]].map(embeddingOf));
+  assert.is(supervisor.status().openRequests, 2);
+  embeddings.cancel();
+  await until(patienceMs, 'no request', () => supervisor.status().openRequests === 0);
+  assert.equal(await vectorsOf(supervisor, [[3]]), [fakeEmbedding([3])]);
 });
 
 test.run();

@@ -1,4 +1,3 @@
-import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import { exitPolicy } from '../../../../gateway/runner/supervision/exit-policy.ts';
 import { deathBy } from '../../../fixtures/death.ts';
@@ -25,6 +24,6 @@ function followsFrom(line: string): string {
   ].join('; ');
 }
 
-recordedCases(policy, fileURLToPath(new URL('exit-policy.cases.txt', import.meta.url)), followsFrom);
+recordedCases(policy, import.meta.url, followsFrom);
 
 policy.run();

@@ -1,22 +1,23 @@
 /** Runners of another spec replace those whose device fails. */
 
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { modelIdentity } from '../../../../gateway/models/model-slot.ts';
 import { Backoff } from '../../../../gateway/runner/supervision/restarts.ts';
 import type { RunnerFailure, RunnerSpec } from '../../../../gateway/runner/supervision/runner-spec.ts';
 import { batchesOf } from '../../../fixtures/batches.ts';
+import { closingSuite } from '../../../fixtures/closing-suite.ts';
 import {
   collectExact,
   fakeCommand,
   patienceMs,
+  ready,
   requestOf,
   supervised,
-  withDirectory,
+  temporaryDirectory,
 } from '../../../fixtures/supervised.ts';
 import { until, within } from '../../../fixtures/within.ts';
 
-const test = suite('fallback');
+const test = closingSuite('fallback');
 
 function planB(failures: RunnerFailure[], ...flags: string[]): Required<Pick<RunnerSpec, 'fallback'>> {
   const plan = {
@@ -35,16 +36,14 @@ function planB(failures: RunnerFailure[], ...flags: string[]): Required<Pick<Run
 test('a device that does not answer at the start: the other plan’s runner is the first that is ready', async () => {
   const failures: RunnerFailure[] = [];
   const flags = ['--exit-code', '69', '--failure', 'No device.'];
-  await supervised(flags, planB(failures), async ({ supervisor, state, eventsOf }) => {
-    await state('ready');
-    assert.is(supervisor.status().info?.kind, 'b');
-    assert.equal(
-      failures.map(({ reason, death }) => [reason, death.readyForMs]),
-      [['No device.', undefined]],
-    );
-    assert.is(eventsOf('runner_restarting').length, 0, 'nobody waits for a back-off');
-    await collectExact(supervisor, requestOf([1], 20));
-  });
+  const { supervisor, eventsOf } = await ready(flags, planB(failures));
+  assert.is(supervisor.status().info?.kind, 'b');
+  assert.equal(
+    failures.map(({ reason, death }) => [reason, death.readyForMs]),
+    [['No device.', undefined]],
+  );
+  assert.is(eventsOf('runner_restarting').length, 0, 'nobody waits for a back-off');
+  await collectExact(supervisor, requestOf([1], 20));
 });
 
 test('a plan that is found to be of no use before a start gives way to another: no runner of it is started', async () => {
@@ -54,58 +53,44 @@ test('a plan that is found to be of no use before a start gives way to another: 
     modelIdentity: () => modelIdentity('/dev/null'),
   };
   const absent = { command: () => fakeCommand('--kind', 'a'), prepare: async () => instead };
-  await supervised([], absent, async ({ supervisor, state, eventsOf }) => {
-    await state('ready');
-    assert.is(supervisor.status().info?.kind, 'b');
-    assert.is(eventsOf('model_load_start').length, 1);
-    const back = await within(patienceMs, 'The new runner', supervisor.replaceRunner(absent));
-    assert.is(back, undefined, 'that is what the new plan comes to');
-    assert.is(supervisor.status().info?.kind, 'b');
-  });
+  const { supervisor, eventsOf } = await ready([], absent);
+  assert.is(supervisor.status().info?.kind, 'b');
+  assert.is(eventsOf('model_load_start').length, 1);
+  const back = await within(patienceMs, 'The new runner', supervisor.replaceRunner(absent));
+  assert.is(back, undefined, 'that is what the new plan comes to');
+  assert.is(supervisor.status().info?.kind, 'b');
 });
 
 test('a device that is lost under eight streams: each is whole, and says that it went on by other arithmetic', async () => {
-  await withDirectory(async (directory) => {
-    const numericsFile = directory.write('numerics', 'other-1');
-    const failures: RunnerFailure[] = [];
-    const flags = ['--crash-after', '30', '--crash-signal', 'exit:79', '--numerics-file', numericsFile];
-    await supervised(
-      [...flags, '--delay-ms', '2'],
-      planB(failures),
-      async ({ supervisor, state, eventsOf }) => {
-        await state('ready');
-        const streams = [0, 1, 2, 3, 4, 5, 6, 7].map((first) =>
-          collectExact(supervisor, requestOf([first], 60)),
-        );
-        await within(patienceMs, 'All streams', Promise.all(streams));
-        assert.is(supervisor.status().info?.kind, 'b');
-        assert.is(failures.length, 1);
-        assert.ok((failures[0]?.death.readyForMs ?? 0) > 0);
-        assert.equal(
-          eventsOf('numerics_changed').map(({ from, to }) => [from, to]),
-          [['other-1', 'fake-1']],
-        );
-        assert.is(eventsOf('breaker_opened').length, 0);
-      },
-    );
-  });
+  const directory = temporaryDirectory();
+  const numericsFile = directory.write('numerics', 'other-1');
+  const failures: RunnerFailure[] = [];
+  const flags = ['--crash-after', '30', '--crash-signal', 'exit:79', '--numerics-file', numericsFile];
+  const { supervisor, eventsOf } = await ready([...flags, '--delay-ms', '2'], planB(failures));
+  const streams = [0, 1, 2, 3, 4, 5, 6, 7].map((first) => collectExact(supervisor, requestOf([first], 60)));
+  await within(patienceMs, 'All streams', Promise.all(streams));
+  assert.is(supervisor.status().info?.kind, 'b');
+  assert.is(failures.length, 1);
+  assert.ok((failures[0]?.death.readyForMs ?? 0) > 0);
+  assert.equal(
+    eventsOf('numerics_changed').map(({ from, to }) => [from, to]),
+    [['other-1', 'fake-1']],
+  );
+  assert.is(eventsOf('breaker_opened').length, 0);
 });
 
 test('only an answer that was begun by other arithmetic says so, once', async () => {
-  await withDirectory(async (directory) => {
-    const numericsFile = directory.write('numerics', 'other-1');
-    const flags = ['--crash-after', '5', '--crash-signal', 'exit:79', '--numerics-file', numericsFile];
-    await supervised([...flags, '--delay-ms', '2'], planB([]), async ({ supervisor, state }) => {
-      await state('ready');
-      const marks: (string | undefined)[][] = [];
-      for (let round = 0; round < 2; round++) {
-        const found: (string | undefined)[] = [];
-        for await (const batch of batchesOf(supervisor, requestOf([1], 30))) found.push(batch.continuedBy);
-        marks.push(found.filter((mark) => mark !== undefined));
-      }
-      assert.equal(marks, [['fake-1'], []]);
-    });
-  });
+  const directory = temporaryDirectory();
+  const numericsFile = directory.write('numerics', 'other-1');
+  const flags = ['--crash-after', '5', '--crash-signal', 'exit:79', '--numerics-file', numericsFile];
+  const { supervisor } = await ready([...flags, '--delay-ms', '2'], planB([]));
+  const marks: (string | undefined)[][] = [];
+  for (let round = 0; round < 2; round++) {
+    const found: (string | undefined)[] = [];
+    for await (const batch of batchesOf(supervisor, requestOf([1], 30))) found.push(batch.continuedBy);
+    marks.push(found.filter((mark) => mark !== undefined));
+  }
+  assert.equal(marks, [['fake-1'], []]);
 });
 
 test('runners that crash too often are given up for the other plan’s, instead of holding everybody back', async () => {
@@ -115,42 +100,36 @@ test('runners that crash too often are given up for the other plan’s, instead 
   );
   const options = { backoff, ...planB([]) };
   const flags = ['--crash-at', 'hello', '--crash-after', '0'];
-  await supervised(flags, options, async ({ supervisor, state, eventsOf }) => {
-    await state('ready');
-    assert.is(supervisor.status().info?.kind, 'b');
-    assert.is(eventsOf('breaker_opened').length, 0);
-    assert.is(eventsOf('runner_exited').length, 6);
-  });
+  const { supervisor, eventsOf } = await ready(flags, options);
+  assert.is(supervisor.status().info?.kind, 'b');
+  assert.is(eventsOf('breaker_opened').length, 0);
+  assert.is(eventsOf('runner_exited').length, 6);
 });
 
 test('a new plan whose device fails settles for its own fallback; one that crashes goes back to what was there', async () => {
-  await supervised(['--kind', 'a'], {}, async ({ supervisor, state, eventsOf }) => {
-    await state('ready');
-    const stream = collectExact(supervisor, requestOf([3], 400));
-    const crashing = { command: () => fakeCommand('--crash-at', 'load'), ...planB([]) };
-    const failure = await within(patienceMs, 'The failure', supervisor.replaceRunner(crashing));
-    assert.match(failure ?? '', 'SIGSEGV');
-    assert.is(supervisor.status().info?.kind, 'a');
-    const absent = { command: () => fakeCommand('--exit-code', '69'), ...planB([]) };
-    assert.is(await within(patienceMs, 'The new runner', supervisor.replaceRunner(absent)), undefined);
-    assert.is(supervisor.status().info?.kind, 'b');
-    assert.is(eventsOf('runner_replacement_failed').length, 1);
-    await stream;
-  });
+  const { supervisor, eventsOf } = await ready(['--kind', 'a']);
+  const stream = collectExact(supervisor, requestOf([3], 400));
+  const crashing = { command: () => fakeCommand('--crash-at', 'load'), ...planB([]) };
+  const failure = await within(patienceMs, 'The failure', supervisor.replaceRunner(crashing));
+  assert.match(failure ?? '', 'SIGSEGV');
+  assert.is(supervisor.status().info?.kind, 'a');
+  const absent = { command: () => fakeCommand('--exit-code', '69'), ...planB([]) };
+  assert.is(await within(patienceMs, 'The new runner', supervisor.replaceRunner(absent)), undefined);
+  assert.is(supervisor.status().info?.kind, 'b');
+  assert.is(eventsOf('runner_replacement_failed').length, 1);
+  await stream;
 });
 
 test('without another plan a device that fails is tried again', async () => {
-  await withDirectory(async (directory) => {
-    const model = directory.write('model', 'bad');
-    const flags = ['--model', model, '--exit-code', '69', '--failure', 'No device.'];
-    await supervised(flags, {}, async ({ supervisor, state, eventsOf }) => {
-      await until(patienceMs, 'Three attempts', () => eventsOf('runner_restarting').length >= 3);
-      assert.is(supervisor.status().state, 'starting');
-      assert.is(supervisor.status().reason, 'No device.');
-      directory.write('model', 'good');
-      await state('ready');
-    });
-  });
+  const directory = temporaryDirectory();
+  const model = directory.write('model', 'bad');
+  const flags = ['--model', model, '--exit-code', '69', '--failure', 'No device.'];
+  const { supervisor, state, eventsOf } = supervised(flags);
+  await until(patienceMs, 'Three attempts', () => eventsOf('runner_restarting').length >= 3);
+  assert.is(supervisor.status().state, 'starting');
+  assert.is(supervisor.status().reason, 'No device.');
+  directory.write('model', 'good');
+  await state('ready');
 });
 
 test.run();

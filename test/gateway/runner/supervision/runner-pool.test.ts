@@ -1,17 +1,18 @@
 /** The pool over real processes: start, requests, cancel, slow consumers, bounds, stop. recovery.test.ts has deaths. */
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import type { GenerationError, Runner } from '../../../../gateway/runner/runner.ts';
+import type { Runner } from '../../../../gateway/runner/runner.ts';
 import { batchesOf } from '../../../fixtures/batches.ts';
+import { closingSuite } from '../../../fixtures/closing-suite.ts';
 import { answerOf } from '../../../fixtures/fake-tokens.ts';
 import {
   collect,
   collectExact,
   generationErrorOf,
   patienceMs,
+  ready,
   requestOf,
   supervised,
-  withDirectory,
+  temporaryDirectory,
 } from '../../../fixtures/supervised.ts';
 import { until, within } from '../../../fixtures/within.ts';
 
@@ -25,7 +26,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-const supervisorSuite = suite('supervisor');
+const supervisorSuite = closingSuite('supervisor');
 
 supervisorSuite('is starting with progress, then ready; a request in onReady is answered', async () => {
   let runner: Runner | undefined;
@@ -33,203 +34,85 @@ supervisorSuite('is starting with progress, then ready; a request in onReady is 
   const onReady = () => {
     if (runner !== undefined) answer = collectExact(runner, requestOf([1, 2], 20));
   };
-  await supervised(['--slow-load', '200', '--split'], { onReady }, async ({ supervisor, state }) => {
-    runner = supervisor;
-    assert.is(supervisor.status().state, 'starting');
-    const early = await generationErrorOf(collect(supervisor, requestOf([1], 1)));
-    assert.equal([early.code, early.retriable, early.retryAfterSec], ['NOT_READY', true, 1]);
-    await until(patienceMs, 'half of the load', () => (supervisor.status().loadProgress ?? 0) >= 0.5);
-    await state('ready');
-    const { info, restarts, reason, loadProgress } = supervisor.status();
-    assert.equal([info?.kind, info?.vocabSize, info?.numericsId], ['fake', 1000, 'fake-1']);
-    assert.equal([restarts, reason, loadProgress], [0, undefined, undefined]);
-    assert.ok(answer !== undefined, 'onReady was called');
-    await answer;
-    assert.is(supervisor.status().openRequests, 0);
-  });
+  const { supervisor, state } = supervised(['--slow-load', '200', '--split'], { onReady });
+  runner = supervisor;
+  assert.is(supervisor.status().state, 'starting');
+  const early = await generationErrorOf(collect(supervisor, requestOf([1], 1)));
+  assert.equal([early.code, early.retriable, early.retryAfterSec], ['NOT_READY', true, 1]);
+  await until(patienceMs, 'half of the load', () => (supervisor.status().loadProgress ?? 0) >= 0.5);
+  await state('ready');
+  const { info, restarts, reason, loadProgress } = supervisor.status();
+  assert.equal([info?.kind, info?.vocabSize, info?.numericsId], ['fake', 1000, 'fake-1']);
+  assert.equal([restarts, reason, loadProgress], [0, undefined, undefined]);
+  assert.ok(answer !== undefined, 'onReady was called');
+  await answer;
+  assert.is(supervisor.status().openRequests, 0);
 });
 
 supervisorSuite('requests: seeds of 64 bits, stop ids, log-probabilities, refusals', async () => {
-  await withDirectory(async (directory) => {
-    await supervised(['--echo-file', directory.path('echo')], {}, async ({ supervisor, state }) => {
-      await state('ready');
-      const sampling = { ...requestOf([], 0).sampling, seed: 18446744073709551615n };
-      await collectExact(supervisor, requestOf([5], 10, { sampling }));
-      const echoed = directory.jsonLines('echo')[0]?.generate?.sampling;
-      assert.is((echoed as Record<string, unknown>).seed, '18446744073709551615');
+  const directory = temporaryDirectory();
+  const { supervisor } = await ready(['--echo-file', directory.path('echo')]);
+  const sampling = { ...requestOf([], 0).sampling, seed: 18446744073709551615n };
+  await collectExact(supervisor, requestOf([5], 10, { sampling }));
+  const echoed = directory.jsonLines('echo')[0]?.generate?.sampling;
+  assert.is((echoed as Record<string, unknown>).seed, '18446744073709551615');
 
-      const answer = answerOf([1, 2, 3], 42n, 100);
-      const stopId = answer.find((id, index) => index >= 5 && answer.indexOf(id) === index) ?? 0;
-      const ids = await collect(supervisor, requestOf([1, 2, 3], 100, { stopIds: [stopId] }));
-      assert.equal(ids, answer.slice(0, answer.indexOf(stopId) + 1));
+  const answer = answerOf([1, 2, 3], 42n, 100);
+  const stopId = answer.find((id, index) => index >= 5 && answer.indexOf(id) === index) ?? 0;
+  const ids = await collect(supervisor, requestOf([1, 2, 3], 100, { stopIds: [stopId] }));
+  assert.equal(ids, answer.slice(0, answer.indexOf(stopId) + 1));
 
-      for await (const batch of batchesOf(supervisor, requestOf([1], 3, { topLogprobs: 1 }))) {
-        assert.equal(
-          batch.logprobs?.map((entry) => entry.topIds[0]),
-          [...batch.tokenIds],
-        );
-      }
-
-      const refused = await generationErrorOf(collect(supervisor, requestOf([1000], 1)));
-      assert.equal([refused.code, refused.retriable], ['INVALID_REQUEST', false]);
-      const impossible = await generationErrorOf(collect(supervisor, requestOf([-1], 1)));
-      assert.is(impossible.code, 'INVALID_REQUEST');
-      assert.match(impossible.message, /token_ids .* not -1/);
-      assert.is(supervisor.status().restarts, 0);
-    });
-  });
-});
-
-supervisorSuite(
-  'cancel: before the first token, in the middle, twice, after the end, by leaving the loop',
-  async () => {
-    await withDirectory(async (directory) => {
-      const flags = ['--delay-ms', '5', '--echo-file', directory.path('echo')];
-      await supervised(flags, {}, async ({ supervisor, state }) => {
-        await state('ready');
-        const before = new AbortController();
-        before.abort();
-        assert.is(
-          (await generationErrorOf(collect(supervisor, requestOf([1], 50), { signal: before.signal }))).code,
-          'CANCELLED',
-        );
-
-        const first = new AbortController();
-        const waiting = generationErrorOf(collect(supervisor, requestOf([1], 50), { signal: first.signal }));
-        first.abort();
-        assert.is((await waiting).code, 'CANCELLED');
-
-        const middle = new AbortController();
-        const options = {
-          signal: middle.signal,
-          onBatch: (ids: readonly number[]) => {
-            if (ids.length < 3) return;
-            middle.abort();
-            middle.abort();
-          },
-        };
-        assert.is(
-          (await generationErrorOf(collect(supervisor, requestOf([2], 50), options))).code,
-          'CANCELLED',
-        );
-
-        for await (const batch of batchesOf(supervisor, requestOf([3], 50))) {
-          if (batch.firstIndex >= 2) break;
-        }
-
-        const late = new AbortController();
-        await collectExact(supervisor, requestOf([4], 5), { signal: late.signal });
-        late.abort();
-
-        // The runner still answers, and got a Cancel only for each of the first four.
-        await collectExact(supervisor, requestOf([5], 5));
-        const cancelled = directory.jsonLines('echo').flatMap((message) => message.cancel?.requestId ?? []);
-        assert.equal(cancelled, [1, 2, 3, 4]);
-        assert.equal([supervisor.status().openRequests, supervisor.status().restarts], [0, 0]);
-      });
-    });
-  },
-);
-
-supervisorSuite('a slow consumer pauses its own request and no other', async () => {
-  await withDirectory(async (directory) => {
-    await supervised(['--echo-file', directory.path('echo')], {}, async ({ supervisor, state }) => {
-      await state('ready');
-      let release: () => void = () => {};
-      const gate = new Promise<void>((resolve) => {
-        release = resolve;
-      });
-      const slow = collectExact(supervisor, requestOf([1], 2000), { onBatch: () => gate });
-      const flows = () =>
-        directory
-          .jsonLines('echo')
-          .flatMap((message) => [
-            ...(message.pause ? [`pause ${message.pause.requestId}`] : []),
-            ...(message.resume ? [`resume ${message.resume.requestId}`] : []),
-          ]);
-      await until(patienceMs, 'a pause', () => flows().length > 0);
-      await collectExact(supervisor, requestOf([2], 500));
-      assert.equal(
-        flows().filter((flow) => flow.endsWith(' 1')),
-        ['pause 1'],
-      );
-      release();
-      await slow;
-      assert.ok(flows().includes('resume 1'));
-    });
-  });
-});
-
-supervisorSuite('the queue is bounded, including cancelled requests not yet released', async () => {
-  await supervised(['--delay-ms', '20'], { maxOpenRequests: 3 }, async ({ supervisor, state }) => {
-    await state('ready');
-    const abort = new AbortController();
-    const open = [1, 2, 3].map((id) =>
-      generationErrorOf(collect(supervisor, requestOf([id], 1000), { signal: abort.signal })),
+  for await (const batch of batchesOf(supervisor, requestOf([1], 3, { topLogprobs: 1 }))) {
+    assert.equal(
+      batch.logprobs?.map((entry) => entry.topIds[0]),
+      [...batch.tokenIds],
     );
-    assert.is(supervisor.status().openRequests, 3);
-    const refused = await generationErrorOf(collect(supervisor, requestOf([4], 1)));
-    assert.equal([refused.code, refused.retriable, refused.retryAfterSec], ['QUEUE_FULL', true, 1]);
-    abort.abort();
-    await Promise.all(open);
-    assert.is(supervisor.status().openRequests, 0);
-    assert.is((await generationErrorOf(collect(supervisor, requestOf([4], 1)))).code, 'QUEUE_FULL');
-    const ask = () =>
-      collect(supervisor, requestOf([4], 1)).then(
-        () => undefined,
-        (error: GenerationError) => error.code,
-      );
-    let code = await ask();
-    for (let round = 0; code === 'QUEUE_FULL' && round < 1000; round += 1) {
-      await new Promise((resolve) => setTimeout(resolve, 5));
-      code = await ask();
-    }
-    assert.is(code, undefined);
-  });
+  }
+
+  const refused = await generationErrorOf(collect(supervisor, requestOf([1000], 1)));
+  assert.equal([refused.code, refused.retriable], ['INVALID_REQUEST', false]);
+  const impossible = await generationErrorOf(collect(supervisor, requestOf([-1], 1)));
+  assert.is(impossible.code, 'INVALID_REQUEST');
+  assert.match(impossible.message, /token_ids .* not -1/);
+  assert.is(supervisor.status().restarts, 0);
 });
 
 supervisorSuite(
   'prompt tokens have a bound together, and what can never fit is no matter of waiting',
   async () => {
     const limits = { maxOpenRequests: 3, maxQueuedTokens: 10 };
-    await supervised(['--delay-ms', '5'], limits, async ({ supervisor, state }) => {
-      await state('ready');
-      const abort = new AbortController();
-      const six = requestOf([1, 2, 3, 4, 5, 6], 1000);
-      const open = generationErrorOf(collect(supervisor, six, { signal: abort.signal }));
-      assert.is(supervisor.status().openTokens, 6);
-      const refusal = async (...sizes: number[]) => {
-        const requests = sizes.map((size) => requestOf(new Array(size).fill(1), 1));
-        const reading = async () => supervisor.assertCapacity(requests);
-        const { code, retriable, retryAfterSec } = await generationErrorOf(reading());
-        return [code, retriable, retryAfterSec];
-      };
-      assert.equal(await refusal(5), ['QUEUE_FULL', true, 1], 'too many tokens now');
-      assert.equal(await refusal(1, 1, 3), ['QUEUE_FULL', true, 1], 'too many requests now');
-      assert.equal(await refusal(11), ['INVALID_REQUEST', false, undefined], 'too many tokens ever');
-      assert.equal(await refusal(6, 5), ['INVALID_REQUEST', false, undefined]);
-      assert.equal(
-        await refusal(1, 1, 1, 1),
-        ['INVALID_REQUEST', false, undefined],
-        'too many requests ever',
+    const { supervisor } = await ready(['--delay-ms', '5'], limits);
+    const abort = new AbortController();
+    const six = requestOf([1, 2, 3, 4, 5, 6], 1000);
+    const open = generationErrorOf(collect(supervisor, six, { signal: abort.signal }));
+    assert.is(supervisor.status().openTokens, 6);
+    const refusal = async (...sizes: number[]) => {
+      const requests = sizes.map((size) => requestOf(new Array(size).fill(1), 1));
+      const reading = async () => supervisor.assertCapacity(requests);
+      const { code, retriable, retryAfterSec } = await generationErrorOf(reading());
+      return [code, retriable, retryAfterSec];
+    };
+    assert.equal(await refusal(5), ['QUEUE_FULL', true, 1], 'too many tokens now');
+    assert.equal(await refusal(1, 1, 3), ['QUEUE_FULL', true, 1], 'too many requests now');
+    assert.equal(await refusal(11), ['INVALID_REQUEST', false, undefined], 'too many tokens ever');
+    assert.equal(await refusal(6, 5), ['INVALID_REQUEST', false, undefined]);
+    assert.equal(await refusal(1, 1, 1, 1), ['INVALID_REQUEST', false, undefined], 'too many requests ever');
+    assert.equal([supervisor.status().openRequests, supervisor.status().openTokens], [1, 6]);
+    assert.is(
+      (await generationErrorOf(collect(supervisor, requestOf([1, 2, 3, 4, 5], 1)))).code,
+      'QUEUE_FULL',
+    );
+    await collectExact(supervisor, requestOf([1, 2, 3, 4], 5));
+    abort.abort();
+    await open;
+    assert.is(supervisor.status().openTokens, 0);
+    const next = requestOf([1, 2, 3, 4, 5], 1);
+    const isTaken = () =>
+      collect(supervisor, next).then(
+        () => true,
+        () => false,
       );
-      assert.equal([supervisor.status().openRequests, supervisor.status().openTokens], [1, 6]);
-      assert.is(
-        (await generationErrorOf(collect(supervisor, requestOf([1, 2, 3, 4, 5], 1)))).code,
-        'QUEUE_FULL',
-      );
-      await collectExact(supervisor, requestOf([1, 2, 3, 4], 5));
-      abort.abort();
-      await open;
-      assert.is(supervisor.status().openTokens, 0);
-      const next = requestOf([1, 2, 3, 4, 5], 1);
-      const isTaken = () =>
-        collect(supervisor, next).then(
-          () => true,
-          () => false,
-        );
-      await until(patienceMs, 'room again, once the runner lets go', isTaken);
-    });
+    await until(patienceMs, 'room again, once the runner lets go', isTaken);
   },
 );
 
@@ -237,90 +120,66 @@ supervisorSuite('stop finishes open requests, refuses new ones and frees everyth
   const handles = () =>
     process.getActiveResourcesInfo().filter((name) => name !== 'Timeout' && name !== 'Immediate');
   const before = handles();
-  await supervised(['--delay-ms', '5'], {}, async ({ supervisor, state, eventsOf }) => {
-    await state('ready');
-    const pid = supervisor.status().pid ?? 0;
-    const open = collectExact(supervisor, requestOf([1], 40));
-    const stopped = supervisor.stop(patienceMs);
-    assert.is(supervisor.status().state, 'stopping');
-    assert.is((await generationErrorOf(collect(supervisor, requestOf([2], 1)))).code, 'NOT_READY');
-    await open;
-    await within(patienceMs, 'the stop', stopped);
-    assert.is(isAlive(pid), false);
-    assert.is(supervisor.status().pid, undefined);
-    assert.equal(
-      eventsOf('runner_exited').map(({ code }) => code),
-      [0],
-    );
-    // Handles close one turn of the event loop after their event.
-    await until(patienceMs, 'the close of every handle', () =>
-      handles().every((name) => before.includes(name)),
-    );
-  });
-});
-
-supervisorSuite('stop goes on with a stream whose runner dies meanwhile', async () => {
-  await supervised(['--delay-ms', '5'], {}, async ({ supervisor, state, kill }) => {
-    await state('ready');
-    let stopped: Promise<void> | undefined;
-    const onBatch = async (ids: readonly number[]) => {
-      if (ids.length < 5 || stopped !== undefined) return;
-      stopped = supervisor.stop(patienceMs);
-      await kill();
-    };
-    await collectExact(supervisor, requestOf([1], 40), { onBatch });
-    await within(patienceMs, 'the stop', stopped ?? Promise.reject(new Error('It was not stopped.')));
-    assert.is(supervisor.status().restarts, 1);
-  });
+  const { supervisor, eventsOf } = await ready(['--delay-ms', '5']);
+  const pid = supervisor.status().pid ?? 0;
+  const open = collectExact(supervisor, requestOf([1], 40));
+  const stopped = supervisor.stop(patienceMs);
+  assert.is(supervisor.status().state, 'stopping');
+  assert.is((await generationErrorOf(collect(supervisor, requestOf([2], 1)))).code, 'NOT_READY');
+  await open;
+  await within(patienceMs, 'the stop', stopped);
+  assert.is(isAlive(pid), false);
+  assert.is(supervisor.status().pid, undefined);
+  assert.equal(
+    eventsOf('runner_exited').map(({ code }) => code),
+    [0],
+  );
+  // Handles close one turn of the event loop after their event.
+  await until(patienceMs, 'the close of every handle', () =>
+    handles().every((name) => before.includes(name)),
+  );
 });
 
 supervisorSuite('stop fails what outlasts it, and kills a runner that will not go', async () => {
   const limits = { terminateAfterMs: 50 };
-  await supervised(['--delay-ms', '5', '--stubborn'], { limits }, async ({ supervisor, state, eventsOf }) => {
-    await state('ready');
-    const open = generationErrorOf(collect(supervisor, requestOf([1], 4000)));
-    await within(patienceMs, 'the stop', supervisor.stop(30));
-    const error = await open;
-    assert.equal([error.code, error.retriable], ['INFERENCE_FAILED', true]);
-    assert.equal(
-      eventsOf('runner_exited').map(({ signal }) => signal),
-      ['SIGKILL'],
-    );
-  });
+  const { supervisor, eventsOf } = await ready(['--delay-ms', '5', '--stubborn'], { limits });
+  const open = generationErrorOf(collect(supervisor, requestOf([1], 4000)));
+  await within(patienceMs, 'the stop', supervisor.stop(30));
+  const error = await open;
+  assert.equal([error.code, error.retriable], ['INFERENCE_FAILED', true]);
+  assert.equal(
+    eventsOf('runner_exited').map(({ signal }) => signal),
+    ['SIGKILL'],
+  );
 });
 
 supervisorSuite('a runner that loads a changed model file causes the others to be replaced', async () => {
-  await withDirectory(async (directory) => {
-    const model = directory.write('model', 'first');
-    await supervised(['--model', model], { numRunners: 2 }, async ({ supervisor }) => {
-      const runners = () => supervisor.status().runners ?? [];
-      const areOf = (identity: string) => () =>
-        runners().every(({ state, info }) => state === 'ready' && info?.modelIdentity === identity);
-      await until(patienceMs, 'both runners', areOf('first'));
-      const pids = runners().map(({ pid }) => pid);
-      directory.write('model', 'second');
-      process.kill(pids[0] as number, 'SIGKILL');
-      await until(patienceMs, 'both runners with the new file', areOf('second'));
-      assert.ok(runners().every(({ pid }) => !pids.includes(pid)));
-      await collectExact(supervisor, requestOf([1], 5, { modelIdentity: 'second' }));
-    });
-  });
+  const directory = temporaryDirectory();
+  const model = directory.write('model', 'first');
+  const { supervisor } = supervised(['--model', model], { numRunners: 2 });
+  const runners = () => supervisor.status().runners ?? [];
+  const areOf = (identity: string) => () =>
+    runners().every(({ state, info }) => state === 'ready' && info?.modelIdentity === identity);
+  await until(patienceMs, 'both runners', areOf('first'));
+  const pids = runners().map(({ pid }) => pid);
+  directory.write('model', 'second');
+  process.kill(pids[0] as number, 'SIGKILL');
+  await until(patienceMs, 'both runners with the new file', areOf('second'));
+  assert.ok(runners().every(({ pid }) => !pids.includes(pid)));
+  await collectExact(supervisor, requestOf([1], 5, { modelIdentity: 'second' }));
 });
 
 supervisorSuite('a runner that is ready has all its blocks, before its next heartbeat', async () => {
-  await supervised([], {}, async ({ supervisor, state }) => {
-    await state('ready');
-    const { info, numFreeBlocks } = supervisor.status();
-    assert.is(numFreeBlocks, info?.numBlocks);
-  });
+  const { supervisor } = await ready([]);
+  const { info, numFreeBlocks } = supervisor.status();
+  assert.is(numFreeBlocks, info?.numBlocks);
 });
 
 supervisorSuite('stop ends a runner that still loads', async () => {
-  await supervised(['--slow-load', '60000'], {}, async ({ supervisor }) => {
-    await until(patienceMs, 'the load', () => supervisor.status().loadProgress !== undefined);
-    await within(patienceMs, 'the stop', supervisor.stop(0));
-    assert.is(supervisor.status().pid, undefined);
-  });
+  const { supervisor } = supervised(['--slow-load', '60000']);
+  await until(patienceMs, 'the load', () => supervisor.status().loadProgress !== undefined);
+  await within(patienceMs, 'the stop', supervisor.stop(0));
+  assert.is(supervisor.status().pid, undefined);
 });
 
 supervisorSuite.run();

@@ -1,5 +1,4 @@
 import { chmodSync, writeFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { readKeysFile } from '../../../../gateway/config/keys-file.ts';
@@ -100,7 +99,7 @@ test('systemd’s credential may be its service’s as well, and nobody else’s
   }
 });
 
-recordedCases(test, fileURLToPath(new URL('api-keys.cases.txt', import.meta.url)), (text) => {
+recordedCases(test, import.meta.url, (text) => {
   const signs = new Map([...'⏎␍⇥'].map((sign, at) => [sign, '\n\r\t'[at]]));
   const path = keysFile(text.replace(/[⏎␍⇥]/g, (sign) => signs.get(sign) ?? ''));
   try {

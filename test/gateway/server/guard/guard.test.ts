@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type GuardRules, loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
@@ -54,7 +53,7 @@ async function answerTo(line: string): Promise<string> {
   ].join('; ');
 }
 
-recordedCases(test, fileURLToPath(new URL('guard.cases.txt', import.meta.url)), answerTo);
+recordedCases(test, import.meta.url, answerTo);
 
 test('pages of other origins that are let in may read the headers that SDKs need', async () => {
   const { app } = testApp({ guard: { ...loopbackOnly, corsOrigins: ['http://localhost:*'] } });

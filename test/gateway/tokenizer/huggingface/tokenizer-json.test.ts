@@ -1,4 +1,3 @@
-import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { decodeAll } from '../../../../gateway/generation/text-decoder.ts';
@@ -146,7 +145,7 @@ test('Metaspace puts the space where it says', async () => {
   assert.equal(texts(await metaspace('first'), ' a', plain), [' a']);
 });
 
-recordedCases(test, fileURLToPath(new URL('tokenizer-json.cases.txt', import.meta.url)), (line) => {
+recordedCases(test, import.meta.url, (line) => {
   const { whole, model, added: token, ...changes } = JSON.parse(line);
   if (whole !== undefined) return fault(whole);
   return fault(token === undefined ? tinyTokenizerJson(changes, model) : added(token));

@@ -1,4 +1,3 @@
-import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { expressionNamed, expressions } from '../../../../gateway/tokenizer/pre-tokenizers/expressions.ts';
@@ -25,7 +24,7 @@ function words(name: string, text: string): string[] {
   return found;
 }
 
-recordedCases(test, fileURLToPath(new URL('word-splitter.cases.txt', import.meta.url)), (line) => {
+recordedCases(test, import.meta.url, (line) => {
   const at = line.indexOf(' ');
   return JSON.stringify(words(line.slice(0, at), JSON.parse(line.slice(at))));
 });
