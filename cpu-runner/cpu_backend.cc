@@ -46,6 +46,13 @@ class CpuBackend final : public Backend {
   // name.
   std::string numerics_id() const override { return runnel::numerics_id(executor_.activations, kv_type_); }
 
+  Result<uint64_t> matrix_bytes(std::span<const TensorView> stacked) const override;
+  uint64_t kv_block_bytes(const KvShape& shape) const override {
+    return KvCache::block_bytes(shape, kv_type_);
+  }
+  Result<StepMemory> step_memory(const DecoderSpec& spec, const StepLimits& limits,
+                                 const KvShape& shape) const override;
+
   Result<void> expect_weights(uint64_t bytes, const std::string& identity) override {
     return arena_.expect(bytes, identity);
   }
@@ -55,9 +62,6 @@ class CpuBackend final : public Backend {
     return add_weight(Vector(values.begin(), values.end()));
   }
   Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override;
-  uint64_t kv_block_bytes(const KvShape& shape) const override {
-    return KvCache::block_bytes(shape, kv_type_);
-  }
   Result<void> allocate_kv(const KvShape& shape) override;
   uint64_t weights_bytes() const override;
 
@@ -167,15 +171,44 @@ class CpuBackend final : public Backend {
   std::optional<DrawnRows> logits_;
 };
 
-Result<WeightHandle> CpuBackend::load_matrix(std::span<const TensorView> stacked) {
+Result<uint64_t> CpuBackend::matrix_bytes(std::span<const TensorView> stacked) const {
   CHECK(!stacked.empty());
-  StackedMatrix weight;
+  uint64_t bytes = 0;
   for (const TensorView& tensor : stacked) {
     if (tensor.columns() != stacked.front().columns()) {
       return Error{ExitCode::kBadModel, "tensor " + in_quotes(tensor.name) + " has " +
                                             std::to_string(tensor.columns()) + " columns, unlike " +
                                             in_quotes(stacked.front().name) + "."};
     }
+    const Result<uint64_t> of_part = TiledMatrix::bytes_of(tensor);
+    if (!of_part) return of_part.error();
+    bytes += *of_part;
+  }
+  return bytes;
+}
+
+Result<StepMemory> CpuBackend::step_memory(const DecoderSpec& spec, const StepLimits& limits,
+                                           const KvShape& shape) const {
+  const Result<DecoderWidths> widths = widths_of(spec);
+  if (!widths) return widths.error();
+  StepMemory memory{};
+  for (const uint32_t width : {widths->hidden, widths->hidden, widths->qkv, widths->attended,
+                               widths->has_output_norm ? widths->hidden : 0})
+    memory.rows += Activation::bytes(limits.max_rows, width);
+  memory.rows += widths->experts.num_experts > 0 ? ExpertRows::bytes(limits.max_rows, *widths)
+                                                 : Activation::bytes(limits.max_rows, widths->gated);
+  for (const RopeSpec& rope : spec.ropes)
+    memory.rows += uint64_t{limits.max_rows} * rope.pairs.rotary_dim * sizeof(float);
+  memory.attention = AttentionWorkspace::bytes(shape, threads_->num_threads(), limits.max_rows);
+  memory.logits = Activation::bytes(limits.max_head_rows, widths->hidden) +
+                  DrawnRows::bytes(*threads_, limits.max_head_rows, spec.head.vocab_size);
+  return memory;
+}
+
+Result<WeightHandle> CpuBackend::load_matrix(std::span<const TensorView> stacked) {
+  if (const Result<uint64_t> bytes = matrix_bytes(stacked); !bytes) return bytes.error();
+  StackedMatrix weight;
+  for (const TensorView& tensor : stacked) {
     Result<TiledMatrix> part = TiledMatrix::from_tensor(tensor, arena_, *threads_);
     if (!part) return part.error();
     weight.parts.push_back(*std::move(part));
@@ -212,7 +245,6 @@ Result<void> CpuBackend::allocate_kv(const KvShape& shape) {
   if (!workspace) return workspace.error();
   cache_ = *std::move(cache);
   attention_ = *std::move(workspace);
-  angles_.assign(angles_.size(), {});  // the ropes may have changed
   has_cache_ = true;
   return {};
 }

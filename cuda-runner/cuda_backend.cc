@@ -1,6 +1,7 @@
 #include "cuda-runner/cuda_backend.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <utility>
@@ -47,6 +48,15 @@ class CudaBackend final : public Backend {
   ComputeDevice& device() override { return compute_device_; }
   std::string numerics_id() const override { return runnel::numerics_id(ActivationType::kI8, kv_type_); }
 
+  Result<uint64_t> matrix_bytes(std::span<const TensorView> stacked) const override {
+    return DeviceWeights::matrix_bytes(stacked);
+  }
+  uint64_t kv_block_bytes(const KvShape& shape) const override {
+    return KvMemory::block_bytes(shape, kv_type_);
+  }
+  Result<StepMemory> step_memory(const DecoderSpec& spec, const StepLimits& limits,
+                                 const KvShape& shape) const override;
+
   Result<void> expect_weights(uint64_t bytes, const std::string& identity) override;
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override {
     return weights_->add_matrix(stacked);
@@ -55,9 +65,6 @@ class CudaBackend final : public Backend {
     return weights_->add_vector(name, values);
   }
   Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override;
-  uint64_t kv_block_bytes(const KvShape& shape) const override {
-    return KvMemory::block_bytes(shape, kv_type_);
-  }
   Result<void> allocate_kv(const KvShape& shape) override;
   uint64_t weights_bytes() const override { return weights_->num_bytes(); }
 
@@ -128,6 +135,46 @@ class CudaBackend final : public Backend {
   ForwardPass pass_;
 };
 
+// --- computed before anything is allocated
+
+// The widths of what flows between the operations, each with its number of rows.
+struct FlowSize {
+  uint32_t num_rows;
+  uint32_t width;
+};
+
+std::array<FlowSize, 7> flow_sizes(const DecoderWidths& widths, uint32_t max_rows) {
+  const uint32_t num_uses = max_rows * std::max(widths.experts.num_used, 1u);
+  return {{{max_rows, widths.hidden},
+           {max_rows, widths.hidden},
+           {max_rows, widths.qkv},
+           {max_rows, widths.attended},
+           {num_uses, widths.gated},
+           {widths.has_output_norm ? max_rows : 0, widths.hidden},
+           {widths.experts.num_experts > 0 ? max_rows : 0, widths.experts.num_experts}}};
+}
+
+Result<StepMemory> CudaBackend::step_memory(const DecoderSpec& spec, const StepLimits& limits,
+                                            const KvShape& shape) const {
+  const Result<DecoderWidths> widths = widths_of(spec);
+  if (!widths) return widths.error();
+  StepMemory memory{};
+  for (const FlowSize& flow : flow_sizes(*widths, limits.max_rows))
+    memory.rows += DeviceActivation(flow.num_rows, flow.width).num_bytes();
+  if (widths->experts.num_experts > 0) {
+    const size_t num_uses = size_t{limits.max_rows} * widths->experts.num_used;
+    memory.rows += device_bytes(num_uses, sizeof(uint32_t)) + device_bytes(num_uses, sizeof(float));
+  }
+  memory.rows += RopeTables::bytes(limits.max_rows, spec.ropes);
+  const AttentionShape attention{shape.num_heads, shape.num_kv_heads, shape.head_dim, 1.0f};
+  memory.attention =
+      StepInputs::bytes(limits.max_rows, KvMemory::max_table_blocks(shape)) +
+      device_bytes(attend_workspace_floats(attention, limits.max_rows, shape.max_positions), sizeof(float)) +
+      kv_block_bytes(shape);  // the spare block
+  memory.logits = DeviceLogitRows::bytes(limits.max_head_rows, widths->hidden, spec.head.vocab_size);
+  return memory;
+}
+
 // --- while loading
 
 Result<void> CudaBackend::expect_weights(uint64_t bytes, const std::string&) {
@@ -146,23 +193,15 @@ Result<void> CudaBackend::prepare(const DecoderSpec& spec, const StepLimits& lim
   if (!widths) return widths.error();
   max_rows_ = limits.max_rows;
   experts_ = widths->experts;
-  const uint32_t num_uses = max_rows_ * std::max(experts_.num_used, 1u);
-  struct Flow {
-    std::optional<DeviceActivation>& activation;
-    uint32_t num_rows;
-    uint32_t width;
-  };
-  for (const Flow& flow :
-       {Flow{hidden_, max_rows_, widths->hidden}, Flow{normed_, max_rows_, widths->hidden},
-        Flow{qkv_, max_rows_, widths->qkv}, Flow{attended_, max_rows_, widths->attended},
-        Flow{gated_, num_uses, widths->gated},
-        Flow{projected_, widths->has_output_norm ? max_rows_ : 0, widths->hidden},
-        Flow{router_logits_, experts_.num_experts > 0 ? max_rows_ : 0, experts_.num_experts}}) {
-    if (flow.num_rows == 0) continue;
-    if (const auto allocated = flow.activation.emplace(flow.num_rows, flow.width).allocate(); !allocated)
+  const std::array flows = {&hidden_, &normed_, &qkv_, &attended_, &gated_, &projected_, &router_logits_};
+  const auto sizes = flow_sizes(*widths, max_rows_);
+  for (size_t i = 0; i < flows.size(); ++i) {
+    if (sizes[i].num_rows == 0) continue;
+    if (const auto allocated = flows[i]->emplace(sizes[i].num_rows, sizes[i].width).allocate(); !allocated)
       return allocated;
   }
   if (experts_.num_experts > 0) {
+    const uint32_t num_uses = max_rows_ * experts_.num_used;
     const Result<void> allocated = allocate_all("the experts of a step's rows", Wanted{expert_ids_, num_uses},
                                                 Wanted{expert_weights_, num_uses});
     if (!allocated) return allocated;
@@ -186,7 +225,7 @@ Result<void> CudaBackend::allocate_kv(const KvShape& shape) {
   Result<KvMemory> cache = KvMemory::allocate(shape, kv_type_, stream_);
   if (!cache) return cache.error();
   cache_.emplace(*std::move(cache));
-  Result<StepInputs> inputs = StepInputs::allocate(max_rows_, cache_->max_table_blocks());
+  Result<StepInputs> inputs = StepInputs::allocate(max_rows_, KvMemory::max_table_blocks(shape));
   if (!inputs) return inputs.error();
   inputs_ = *std::move(inputs);
   Result<RopeTables> ropes = RopeTables::allocate(max_rows_, spec_->ropes, stream_);

@@ -13,6 +13,13 @@ Result<void> DeviceActivation::allocate() {
                       Wanted{half_sums_, count / kBlockColumns});
 }
 
+uint64_t DeviceActivation::num_bytes() const {
+  const size_t count = size_t{max_rows_} * stride_;
+  const size_t num_blocks = count / kBlockColumns;
+  return device_bytes(count, sizeof(float)) + device_bytes(count, sizeof(int8_t)) +
+         device_bytes(num_blocks, sizeof(float)) + 2 * device_bytes(num_blocks, sizeof(int32_t));
+}
+
 std::vector<float> DeviceActivation::read(uint32_t num_rows, Stream& stream) const {
   CHECK(num_rows <= max_rows_);
   std::vector<float> strides(size_t{num_rows} * stride_);

@@ -23,6 +23,8 @@ class DeviceActivation {
 
   // Fails with kSystem.
   Result<void> allocate();
+  // Bytes of the device's memory that allocate() takes.
+  uint64_t num_bytes() const;
 
   uint32_t width() const { return width_; }
   uint32_t max_rows() const { return max_rows_; }

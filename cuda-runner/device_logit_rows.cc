@@ -23,6 +23,12 @@ Result<DeviceLogitRows> DeviceLogitRows::allocate(uint32_t max_rows, uint32_t wi
   return rows;
 }
 
+uint64_t DeviceLogitRows::bytes(uint32_t max_rows, uint32_t width, uint32_t vocab_size) {
+  return DeviceActivation(max_rows, width).num_bytes() + DeviceSampler::bytes(max_rows, vocab_size) +
+         device_bytes(size_t{max_rows} * vocab_size, sizeof(float)) +
+         device_bytes(max_rows, sizeof(uint32_t));
+}
+
 void DeviceLogitRows::choose(std::span<const HeadRow> rows) {
   CHECK(rows.size() <= chosen_.size());
   wait();

@@ -23,6 +23,9 @@ class DeviceLogitRows final : public LogitRows {
   static Result<DeviceLogitRows> allocate(uint32_t max_rows, uint32_t width, uint32_t vocab_size,
                                           Stream& stream);
 
+  // Bytes of the device's memory that allocate() takes.
+  static uint64_t bytes(uint32_t max_rows, uint32_t width, uint32_t vocab_size);
+
   uint32_t vocab_size() const { return vocab_size_; }
 
   // Sets the rows of the next launch. Their indices are sent to the device unless they equal those of the

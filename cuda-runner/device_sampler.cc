@@ -35,6 +35,13 @@ Result<DeviceSampler> DeviceSampler::allocate(uint32_t max_draws, uint32_t vocab
   return sampler;
 }
 
+uint64_t DeviceSampler::bytes(uint32_t max_draws, uint32_t vocab_size) {
+  return device_bytes(size_t{max_draws} * vocab_size, sizeof(double)) +
+         device_bytes(max_draws, sizeof(DeviceDraw)) +
+         device_bytes(max_draws * max_words(vocab_size), sizeof(uint32_t)) +
+         device_bytes(max_draws, sizeof(uint32_t));
+}
+
 void DeviceSampler::launch(std::span<const HeadRow> rows, Global<const float> logits, Stream& stream) {
   uint32_t count = 0;
   num_words_ = 0;

@@ -20,6 +20,8 @@ class DeviceSampler {
  public:
   // Fails with kSystem.
   static Result<DeviceSampler> allocate(uint32_t max_draws, uint32_t vocab_size);
+  // Bytes of the device's memory that allocate() takes.
+  static uint64_t bytes(uint32_t max_draws, uint32_t vocab_size);
 
   // Launches the draws of the rows that have one, from logits (rows, vocab_size). The copies of the last
   // launch must be done, since their memory is written again.

@@ -19,10 +19,10 @@ Result<DeviceWeights> DeviceWeights::create(Stream& stream) {
   return DeviceWeights(*std::move(upload));
 }
 
-Result<WeightHandle> DeviceWeights::add_matrix(std::span<const TensorView> stacked) {
+Result<uint64_t> DeviceWeights::matrix_bytes(std::span<const TensorView> stacked) {
   CHECK(!stacked.empty());
   constexpr uint64_t kMaxSize = uint64_t{1} << 30;  // rows or columns; indices fit into 32 bits
-  StackedMatrix weight;
+  uint64_t bytes = 0;
   for (const TensorView& tensor : stacked) {
     if (tensor.num_dims != 2 || tensor.rows() > kMaxSize || tensor.columns() > kMaxSize) {
       return Error{ExitCode::kBadModel, "tensor " + in_quotes(tensor.name) +
@@ -34,6 +34,15 @@ Result<WeightHandle> DeviceWeights::add_matrix(std::span<const TensorView> stack
                                             std::to_string(tensor.columns()) + " columns, unlike " +
                                             in_quotes(stacked.front().name) + "."};
     }
+    bytes += WeightUpload::bytes_of(tensor);
+  }
+  return bytes;
+}
+
+Result<WeightHandle> DeviceWeights::add_matrix(std::span<const TensorView> stacked) {
+  if (const Result<uint64_t> bytes = matrix_bytes(stacked); !bytes) return bytes.error();
+  StackedMatrix weight;
+  for (const TensorView& tensor : stacked) {
     Result<UploadedMatrix> part = upload_.matrix(tensor);
     if (!part) return part.error();
     num_bytes_ += part->num_bytes();

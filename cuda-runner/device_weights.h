@@ -28,6 +28,8 @@ class DeviceWeights {
   // stream: used for all uploads. Fails with kSystem if no memory can be pinned.
   static Result<DeviceWeights> create(Stream& stream);
 
+  // Bytes of the device's memory that add_matrix will take. Reads no values. Fails as it does.
+  static Result<uint64_t> matrix_bytes(std::span<const TensorView> stacked);
   // Both fail with kSystem if the memory of the device or the host is too small. add_matrix fails with
   // kBadModel if a shape is not supported or the matrices differ in columns.
   Result<WeightHandle> add_matrix(std::span<const TensorView> stacked);

@@ -31,8 +31,8 @@ class KvMemory {
                           Stream& stream);
   uint32_t spare_block() const { return shape_.num_blocks; }
   // The largest number of entries in the block table of a sequence.
-  uint32_t max_table_blocks() const {
-    return (shape_.max_positions + shape_.block_size - 1) / shape_.block_size;
+  static uint32_t max_table_blocks(const KvShape& shape) {
+    return (shape.max_positions + shape.block_size - 1) / shape.block_size;
   }
 
  private:

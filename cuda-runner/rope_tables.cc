@@ -32,6 +32,14 @@ Result<RopeTables> RopeTables::allocate(uint32_t max_rows, std::span<const RopeS
   return tables;
 }
 
+uint64_t RopeTables::bytes(uint32_t max_rows, std::span<const RopeSpec> ropes) {
+  uint64_t bytes = 0;
+  for (const RopeSpec& rope : ropes)
+    bytes += device_bytes(size_t{max_rows} * rope.pairs.rotary_dim, sizeof(float)) +
+             device_bytes(rope.frequencies.size(), sizeof(double));
+  return bytes;
+}
+
 void RopeTables::start_step() {
   for (Table& table : tables_) table.is_computed = false;
 }

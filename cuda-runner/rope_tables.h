@@ -20,6 +20,9 @@ class RopeTables {
   // Allocates a table of max_rows rows for each of ropes. Fails with kSystem.
   static Result<RopeTables> allocate(uint32_t max_rows, std::span<const RopeSpec> ropes, Stream& stream);
 
+  // Bytes of the device's memory that allocate() takes.
+  static uint64_t bytes(uint32_t max_rows, std::span<const RopeSpec> ropes);
+
   RopeTables() = default;
 
   // Marks all angles as not computed, since the next step has other positions.

@@ -21,6 +21,11 @@ Result<StepInputs> StepInputs::allocate(uint32_t max_rows, uint32_t max_table_bl
   return inputs;
 }
 
+uint64_t StepInputs::bytes(uint32_t max_rows, uint32_t max_table_blocks) {
+  return device_bytes(size_t{3} * max_rows, sizeof(uint32_t)) +
+         device_bytes((size_t{max_rows} + 1) * max_table_blocks, sizeof(uint32_t));
+}
+
 void StepInputs::send(const Batch& batch, uint32_t num_rows, uint32_t spare_block, Stream& stream) {
   CHECK(batch.num_rows() <= num_rows && num_rows <= max_rows_ && batch.sequences.size() <= max_rows_);
   if (was_sent_) sent_.synchronize();

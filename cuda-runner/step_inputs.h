@@ -19,6 +19,9 @@ class StepInputs {
   // max_table_blocks: entries in the block table of the longest sequence. Fails with kSystem.
   static Result<StepInputs> allocate(uint32_t max_rows, uint32_t max_table_blocks);
 
+  // Bytes of the device's memory that allocate() takes.
+  static uint64_t bytes(uint32_t max_rows, uint32_t max_table_blocks);
+
   StepInputs() = default;
 
   // Sends the batch, padded to num_rows rows. The rows added are at position 0 of a sequence whose only block

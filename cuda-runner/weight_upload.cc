@@ -61,6 +61,12 @@ Result<DeviceBuffer<float>> WeightUpload::vector(const std::string& name, std::s
   return buffer;
 }
 
+uint64_t WeightUpload::bytes_of(const TensorView& tensor) {
+  const PackedTensor packed(tensor);
+  return device_bytes(packed.num_quant_words() * packed.num_tiles(), sizeof(uint32_t)) +
+         device_bytes(packed.num_scales() * packed.num_tiles(), sizeof(uint16_t));
+}
+
 Result<UploadedMatrix> WeightUpload::matrix(const TensorView& tensor) {
   const PackedTensor packed(tensor);
   const size_t tile_quants = packed.num_quant_words();

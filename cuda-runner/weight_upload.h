@@ -33,6 +33,8 @@ class WeightUpload {
   // Fails with kSystem if no memory can be pinned.
   static Result<WeightUpload> create(Stream& stream);
 
+  // Bytes of the device's memory that matrix() takes. Reads no values.
+  static uint64_t bytes_of(const TensorView& tensor);
   // Returns as soon as the last copy has been given to the stream; the tensor is not read any more. Fails
   // with kSystem if the memory of the device or the host is too small.
   Result<UploadedMatrix> matrix(const TensorView& tensor);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <utility>
 
 #include "cpu-runner/kernels/kv.h"
@@ -20,6 +21,18 @@ uint64_t tiles_of_rows(uint32_t first_position, uint32_t num_rows, uint32_t wind
   uint64_t tiles = 0;
   for (uint32_t i = 0; i < num_rows; ++i) tiles += num_tiles(first_position + i, window);
   return tiles;
+}
+
+// Rows of a group, which share K and V.
+uint32_t rows_at_once(uint32_t queries_per_kv) {
+  return std::max(1u, kMaxQueries / queries_per_kv);
+}
+
+// Groups that may be cut: as many KV heads are then cut as there are threads. Whole ones keep the threads
+// busy until fewer are left than threads, and the chunks of those that are cut fill up the rest. More would
+// only take more memory.
+uint32_t max_cut_groups(uint32_t num_threads, uint32_t num_kv_heads) {
+  return (num_threads + num_kv_heads - 1) / num_kv_heads;
 }
 
 }  // namespace
@@ -43,8 +56,8 @@ void AttentionPlan::make_groups() {
   const uint64_t max_tiles =
       subject_.num_threads == 1 ? tiles_of_all : tiles_of_all * subject_.num_kv_heads / num_wanted;
   groups_.clear();
-  num_partials_ = 0;
   for (uint32_t i = 0; i < subject_.sequences.size(); ++i) add_sequence(i, max_tiles);
+  limit_cuts();
 }
 
 // Makes groups of at most max_tiles tiles a KV head, as far as rows and splits can be cut. Splits are cut
@@ -53,9 +66,8 @@ void AttentionPlan::add_sequence(uint32_t sequence, uint64_t max_tiles) {
   const Subject::Rows& rows = subject_.sequences[sequence];
   const uint32_t queries_per_kv = subject_.num_heads / subject_.num_kv_heads;
   const uint32_t tiles_of_last = num_tiles(rows.first_position + rows.num_rows - 1, subject_.window);
-  const uint32_t rows_at_once = std::max(1u, kMaxQueries / queries_per_kv);
-  const auto rows_of_group = static_cast<uint32_t>(
-      std::clamp<uint64_t>(max_tiles / std::min(tiles_of_last, kTilesPerSplit), 1, rows_at_once));
+  const auto rows_of_group = static_cast<uint32_t>(std::clamp<uint64_t>(
+      max_tiles / std::min(tiles_of_last, kTilesPerSplit), 1, rows_at_once(queries_per_kv)));
   for (uint32_t first = 0; first < rows.num_rows; first += rows_of_group) {
     Group group{.sequence = sequence,
                 .first_row = rows.first_row + first,
@@ -64,7 +76,7 @@ void AttentionPlan::add_sequence(uint32_t sequence, uint64_t max_tiles) {
                 .first_split = 0,
                 .num_splits = 0,
                 .splits_per_chunk = 0,
-                .first_partial = num_partials_};
+                .first_partial = 0};
     const uint32_t last_position = group.first_position + group.num_rows - 1;
     group.first_split = first_seen(group.first_position, subject_.window) / kSplitPositions;
     group.num_splits = last_position / kSplitPositions - group.first_split + 1;
@@ -72,9 +84,25 @@ void AttentionPlan::add_sequence(uint32_t sequence, uint64_t max_tiles) {
     if (tiles_of_rows(group.first_position, group.num_rows, subject_.window) > max_tiles) {
       const uint64_t max_splits = max_tiles / (uint64_t{group.num_rows} * kTilesPerSplit);
       group.splits_per_chunk = static_cast<uint32_t>(std::clamp<uint64_t>(max_splits, 1, group.num_splits));
-      if (group.is_cut()) num_partials_ += group.num_rows * subject_.num_heads * group.num_splits;
     }
     groups_.push_back(group);
+  }
+}
+
+// Leaves only the largest groups cut, and gives them their partial sums.
+void AttentionPlan::limit_cuts() {
+  std::vector<Group*> cut;
+  for (Group& group : groups_)
+    if (group.is_cut()) cut.push_back(&group);
+  const auto work = [](const Group* group) { return uint64_t{group->num_rows} * group->num_splits; };
+  std::ranges::stable_sort(cut, std::ranges::greater(), work);
+  const size_t num_left =
+      std::min<size_t>(cut.size(), max_cut_groups(subject_.num_threads, subject_.num_kv_heads));
+  for (Group* group : std::span(cut).subspan(num_left)) group->splits_per_chunk = group->num_splits;
+  num_partials_ = 0;
+  for (Group* group : std::span(cut).first(num_left)) {
+    group->first_partial = num_partials_;
+    num_partials_ += group->num_rows * subject_.num_heads * group->num_splits;
   }
 }
 
@@ -96,12 +124,13 @@ void AttentionPlan::make_chunks() {
   }
 }
 
-uint64_t AttentionPlan::max_partials(uint32_t num_threads, uint32_t queries_per_kv, uint32_t max_positions) {
+uint64_t AttentionPlan::max_partials(uint32_t num_threads, uint32_t num_heads, uint32_t num_kv_heads,
+                                     uint32_t max_rows, uint32_t max_positions) {
   if (num_threads == 1) return 0;
-  // A group is cut if one of its KV heads takes more than the share of a chunk in all work. There are fewer
-  // such KV heads than shares, each with at most as many queries as are computed at once.
-  const uint64_t num_kv_heads = uint64_t{kChunksPerThread} * num_threads;
-  return num_kv_heads * std::max(kMaxQueries, queries_per_kv) * (max_positions / kSplitPositions + 1);
+  const uint64_t num_rows =
+      uint64_t{max_cut_groups(num_threads, num_kv_heads)} * rows_at_once(num_heads / num_kv_heads);
+  const uint32_t num_splits = (max_positions + kSplitPositions - 1) / kSplitPositions;
+  return std::min<uint64_t>(num_rows, max_rows) * num_heads * num_splits;
 }
 
 }  // namespace runnel

@@ -53,8 +53,10 @@ class AttentionPlan {
   std::span<const Chunk> chunks() const { return chunks_; }
   // Number of partial sums of the groups that are cut. They are ordered by group, row, query head and split.
   uint32_t num_partials() const { return num_partials_; }
-  // Upper bound of num_partials() for sequences of at most max_positions positions.
-  static uint64_t max_partials(uint32_t num_threads, uint32_t queries_per_kv, uint32_t max_positions);
+  // Upper bound of num_partials() for batches of at most max_rows rows, and sequences of at most
+  // max_positions positions.
+  static uint64_t max_partials(uint32_t num_threads, uint32_t num_heads, uint32_t num_kv_heads,
+                               uint32_t max_rows, uint32_t max_positions);
 
  private:
   // What the plan depends on. Equal subjects have equal plans.
@@ -73,6 +75,7 @@ class AttentionPlan {
 
   void make_groups();
   void add_sequence(uint32_t sequence, uint64_t max_tiles);
+  void limit_cuts();
   void make_chunks();
 
   Subject subject_;

@@ -6,17 +6,34 @@
 #include "runner/check.h"
 
 namespace runnel {
+namespace {
+
+// Floats from one query's partial sums to the next.
+size_t stride_of(uint32_t head_dim) {
+  constexpr size_t kLineFloats = 16;
+  return (head_dim + kPartialExtra + kLineFloats - 1) / kLineFloats * kLineFloats;
+}
+
+uint64_t max_partials_of(const KvShape& shape, uint32_t num_threads, uint32_t max_rows) {
+  return AttentionPlan::max_partials(num_threads, shape.num_heads, shape.num_kv_heads, max_rows,
+                                     shape.max_positions);
+}
+
+}  // namespace
+
+uint64_t AttentionWorkspace::bytes(const KvShape& shape, uint32_t num_threads, uint32_t max_rows) {
+  return max_partials_of(shape, num_threads, max_rows) * stride_of(shape.head_dim) * sizeof(float) +
+         uint64_t{max_rows} * (1 + shape.num_kv_heads) * sizeof(Countdown);
+}
 
 Result<AttentionWorkspace> AttentionWorkspace::allocate(const KvShape& shape, uint32_t num_threads,
                                                         uint32_t max_rows) {
   CHECK(shape.num_kv_heads > 0 && shape.num_heads % shape.num_kv_heads == 0 && shape.num_heads > 0);
-  constexpr size_t kLineFloats = 16;
   AttentionWorkspace workspace;
   workspace.num_threads_ = num_threads;
   workspace.num_kv_heads_ = shape.num_kv_heads;
-  workspace.stride_ = (shape.head_dim + kPartialExtra + kLineFloats - 1) / kLineFloats * kLineFloats;
-  workspace.max_partials_ =
-      AttentionPlan::max_partials(num_threads, shape.num_heads / shape.num_kv_heads, shape.max_positions);
+  workspace.stride_ = stride_of(shape.head_dim);
+  workspace.max_partials_ = max_partials_of(shape, num_threads, max_rows);
   if (workspace.max_partials_ > 0) {
     Result<Memory> memory = Memory::allocate(workspace.max_partials_ * workspace.stride_ * sizeof(float),
                                              "the partial sums of attention");

@@ -15,6 +15,8 @@ namespace runnel {
 
 class AttentionWorkspace {
  public:
+  // Bytes that allocate() with the same arguments takes.
+  static uint64_t bytes(const KvShape& shape, uint32_t num_threads, uint32_t max_rows);
   // For batches of at most max_rows rows over a cache of this shape. Fails with kSystem.
   static Result<AttentionWorkspace> allocate(const KvShape& shape, uint32_t num_threads, uint32_t max_rows);
 

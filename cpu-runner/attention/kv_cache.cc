@@ -62,7 +62,9 @@ Result<KvCache> KvCache::allocate(const KvShape& shape, KvType type) {
   KvCache cache;
   cache.blocks_ = shape.memory;
   if (shape.memory == nullptr) {
-    Result<Memory> memory = Memory::allocate(bytes, "the KV cache", Pages::kSmall);
+    // The first token of a block waits for the page that it writes to, so a page is no larger than a block.
+    const Pages pages = block_bytes(shape, type) < Memory::kHugePageBytes ? Pages::kSmall : Pages::kHuge;
+    Result<Memory> memory = Memory::allocate(bytes, "the KV cache", pages);
     if (!memory) return memory.error();
     cache.memory_ = *std::move(memory);
     cache.blocks_ = cache.memory_.data();

@@ -26,6 +26,13 @@ class Activation {
         quant_sums_(max_rows * num_blocks_),
         half_sums_(max_rows * num_blocks_) {}
 
+  // Bytes that this many rows take.
+  static uint64_t bytes(uint32_t max_rows, uint32_t width) {
+    constexpr uint64_t kBytesOfBlock =
+        kBlockColumns * (sizeof(float) + sizeof(int8_t)) + 2 * sizeof(float) + 2 * sizeof(int32_t);
+    return max_rows * ((uint64_t{width} + kBlockColumns - 1) / kBlockColumns) * kBytesOfBlock;
+  }
+
   uint32_t width() const { return width_; }
   uint32_t max_rows() const { return max_rows_; }
   size_t stride() const { return stride_; }

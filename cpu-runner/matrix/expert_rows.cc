@@ -20,6 +20,12 @@ ExpertRows::ExpertRows(uint32_t max_rows, const DecoderWidths& widths)
       gated_(max_rows * num_used_, widths.gated),
       out_(max_rows * num_used_, widths.hidden) {}
 
+uint64_t ExpertRows::bytes(uint32_t max_rows, const DecoderWidths& widths) {
+  const uint32_t num_uses = max_rows * widths.experts.num_used;
+  return uint64_t{max_rows} * widths.experts.num_experts * sizeof(float) + num_uses * sizeof(Use) +
+         2 * Activation::bytes(num_uses, widths.hidden) + Activation::bytes(num_uses, widths.gated);
+}
+
 void ExpertRows::choose(const Executor& executor, const StackedMatrix& router, const Activation& in,
                         uint32_t num_rows) {
   CHECK(router.rows() == num_experts_);

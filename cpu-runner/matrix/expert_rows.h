@@ -15,6 +15,8 @@ class ExpertRows {
  public:
   ExpertRows() = default;
   ExpertRows(uint32_t max_rows, const DecoderWidths& widths);
+  // Bytes that this takes.
+  static uint64_t bytes(uint32_t max_rows, const DecoderWidths& widths);
 
   // Chooses the experts of each row of in, and computes the gated product of the row for each of them.
   // gate_up has the gates of all experts, then the ups of all experts.

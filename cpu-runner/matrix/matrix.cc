@@ -111,14 +111,22 @@ uint32_t StackedMatrix::rows() const {
   return sum;
 }
 
-Result<TiledMatrix> TiledMatrix::from_tensor(const TensorView& tensor, WeightArena& arena,
-                                             ThreadPool& threads) {
+Result<uint64_t> TiledMatrix::bytes_of(const TensorView& tensor) {
   constexpr uint64_t kMaxSize = uint64_t{1} << 30;  // limit of rows and columns, so that indices fit 32 bits
   if (tensor.num_dims != 2 || tensor.rows() > kMaxSize || tensor.columns() > kMaxSize) {
     return Error{ExitCode::kBadModel, "tensor " + in_quotes(tensor.name) +
                                           " must have two dimensions of at most " + std::to_string(kMaxSize) +
                                           "."};
   }
+  const uint64_t num_tiles = (tensor.rows() + kTileRows - 1) / kTileRows;
+  return WeightArena::bytes_taken(tile_bytes_of(tensor.type, static_cast<uint32_t>(tensor.columns())) *
+                                  num_tiles);
+}
+
+Result<TiledMatrix> TiledMatrix::from_tensor(const TensorView& tensor, WeightArena& arena,
+                                             ThreadPool& threads) {
+  const Result<uint64_t> bytes = bytes_of(tensor);
+  if (!bytes) return bytes.error();
   TiledMatrix matrix;
   matrix.rows_ = static_cast<uint32_t>(tensor.rows());
   const auto columns = static_cast<uint32_t>(tensor.columns());
@@ -128,8 +136,7 @@ Result<TiledMatrix> TiledMatrix::from_tensor(const TensorView& tensor, WeightAre
                      .columns = columns};
   const TiledWeights& weights = matrix.weights_;
   const size_t row_bytes = size_t{columns} / block_weights(tensor.type) * block_bytes(tensor.type);
-  const Result<std::byte*> tiles =
-      arena.take(weights.tile_bytes * matrix.num_tiles(), "tensor " + in_quotes(tensor.name));
+  const Result<std::byte*> tiles = arena.take(*bytes, "tensor " + in_quotes(tensor.name));
   if (!tiles) return tiles.error();
   matrix.weights_.tiles = *tiles;
   if (arena.is_filled()) return matrix;

@@ -31,6 +31,8 @@ namespace runnel {
 
 class TiledMatrix {
  public:
+  // Bytes that from_tensor takes of the arena. Reads no values. Fails as it does.
+  static Result<uint64_t> bytes_of(const TensorView& tensor);
   // Copies the tensor, which has two dimensions, into the arena, which must outlive this, unless it is there
   // already. Fails with kBadModel for other shapes and as WeightArena::take() does.
   static Result<TiledMatrix> from_tensor(const TensorView& tensor, WeightArena& arena, ThreadPool& threads);

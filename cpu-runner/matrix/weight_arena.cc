@@ -73,7 +73,7 @@ Result<void> WeightArena::expect(uint64_t tensor_bytes, const std::string& ident
 }
 
 Result<std::byte*> WeightArena::take(uint64_t bytes, const std::string& purpose) {
-  const uint64_t size = round_up(bytes, kAlignment);
+  const uint64_t size = bytes_taken(bytes);
   if (segments_.empty() || size > segments_.back().bytes - num_taken_) {
     // Small matrices may take several times their size in the file.
     if (const auto added = add_segment(std::max(size, kHuge), purpose); !added) return added.error();

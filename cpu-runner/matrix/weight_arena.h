@@ -56,6 +56,8 @@ class WeightArena {
   // why, and the file stays this process's own. Fails with kTryAgain if a sealed file holds other pieces than
   // those that were taken.
   Result<void> finish();
+  // What take(bytes) adds to bytes().
+  static uint64_t bytes_taken(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
   // Bytes taken so far.
   uint64_t bytes() const { return bytes_; }

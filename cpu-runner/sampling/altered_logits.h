@@ -15,6 +15,8 @@ namespace runnel {
 class AlteredLogits {
  public:
   explicit AlteredLogits(uint32_t vocab_size) : places_(vocab_size) {}
+  // Bytes that this takes, but for the ids of a request's lists.
+  static uint64_t bytes(uint32_t vocab_size) { return uint64_t{vocab_size} * sizeof(uint32_t); }
 
   // Moves these ids out of logits (vocab_size), which are all finite, and puts -infinity in their places and
   // in the places of ids that allowed_bits excludes. Where a list or the bits allow only few ids, all allowed

@@ -14,6 +14,10 @@ bool are_many(size_t num_rows, const ThreadPool& threads) {
   return num_rows >= size_t{kManyRowsPerThread} * threads.num_threads();
 }
 
+uint32_t num_drawers(uint32_t max_rows, const ThreadPool& threads) {
+  return are_many(max_rows, threads) ? threads.num_threads() : 1;
+}
+
 }  // namespace
 
 DrawnRows::DrawnRows(const DrawKernels& kernels, ThreadPool& threads, uint32_t max_rows, uint32_t vocab_size)
@@ -21,9 +25,14 @@ DrawnRows::DrawnRows(const DrawKernels& kernels, ThreadPool& threads, uint32_t m
       max_rows_(max_rows),
       vocab_size_(vocab_size),
       logits_(std::make_unique_for_overwrite<float[]>(size_t{max_rows} * vocab_size)) {
-  const uint32_t num_drawers = are_many(max_rows, threads) ? threads.num_threads() : 1;
-  drawers_.reserve(num_drawers);
-  while (drawers_.size() < num_drawers) drawers_.emplace_back(kernels, vocab_size);
+  const uint32_t count = num_drawers(max_rows, threads);
+  drawers_.reserve(count);
+  while (drawers_.size() < count) drawers_.emplace_back(kernels, vocab_size);
+}
+
+uint64_t DrawnRows::bytes(const ThreadPool& threads, uint32_t max_rows, uint32_t vocab_size) {
+  return uint64_t{max_rows} * vocab_size * sizeof(float) +
+         num_drawers(max_rows, threads) * RowDrawer::bytes(vocab_size);
 }
 
 std::span<float> DrawnRows::start(std::span<const HeadRow> rows) {

@@ -19,6 +19,8 @@ class DrawnRows final : public LogitRows {
  public:
   // kernels and threads must outlive this.
   DrawnRows(const DrawKernels& kernels, ThreadPool& threads, uint32_t max_rows, uint32_t vocab_size);
+  // Bytes that this takes, but for the lists of draws.
+  static uint64_t bytes(const ThreadPool& threads, uint32_t max_rows, uint32_t vocab_size);
 
   uint32_t vocab_size() const { return vocab_size_; }
 

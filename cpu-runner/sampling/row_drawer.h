@@ -30,6 +30,10 @@ static_assert(kRangeIds % kSpanIds == 0);
 class RowDrawer {
  public:
   RowDrawer(const DrawKernels& kernels, uint32_t vocab_size);
+  // Bytes that this takes, but for the lists of a draw.
+  static uint64_t bytes(uint32_t vocab_size) {
+    return AlteredLogits::bytes(vocab_size) + uint64_t{vocab_size} * sizeof(uint32_t);  // found_ids_
+  }
 
   // Returns nothing if logits (vocab_size) are not all finite. The logits change during the draw and are
   // restored. With threads == null the calling thread works alone.

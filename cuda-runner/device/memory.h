@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,14 @@ namespace runnel {
 
 using DeviceMemory = Handle<void*, cudaFree>;
 using PinnedMemory = Handle<void*, cudaFreeHost>;
+
+// Memory of the device is given out in multiples of this.
+inline constexpr size_t kDeviceAllocationBytes = 256;
+
+// Bytes of the device's memory that an array of this size takes.
+inline uint64_t device_bytes(size_t count, size_t bytes_each) {
+  return (count * bytes_each + kDeviceAllocationBytes - 1) / kDeviceAllocationBytes * kDeviceAllocationBytes;
+}
 
 // what: names the memory in the error, as "the KV cache" does. Both fail with kSystem; the message says how
 // many bytes are needed and, for the device, how many are free. The result is empty if bytes is 0.

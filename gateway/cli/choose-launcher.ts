@@ -1,3 +1,4 @@
+import type { Config } from '../config/config.ts';
 import { backendOf, type RunnerConfig } from '../config/runner-settings.ts';
 import { UsageError } from '../errors/exit-code.ts';
 import { AutoBackend, fallbackEvent } from '../runner/backends/auto-backend.ts';
@@ -31,7 +32,7 @@ function requireCpuRunner({ runner }: RunnerConfig): void {
 /** How runners are started with these settings. Throws UsageError if the settings want a runner that is not built. */
 export function chooseLauncher(config: LaunchConfig, { log, moveBack }: ChooseOptions): RunnerLauncher {
   const requested = backendOf(config);
-  const cpuCommand: RunnerLauncher['command'] = (slot) => runnerCommand('cpu', config, slot);
+  const cpuCommand: RunnerLauncher['command'] = (slot, cache) => runnerCommand('cpu', config, slot, cache);
   if (requested === 'cpu') {
     requireCpuRunner(config);
     return { command: cpuCommand, status: () => ({ requested, isFallback: false }) };
@@ -48,7 +49,8 @@ export function chooseLauncher(config: LaunchConfig, { log, moveBack }: ChooseOp
     return { command: cpuCommand, status: () => ({ requested, isFallback, reason }) };
   }
   const cuda = {
-    command: (slot: Parameters<RunnerLauncher['command']>[0]) => runnerCommand('cuda', config, slot),
+    command: (...[slot, cache]: Parameters<RunnerLauncher['command']>) =>
+      runnerCommand('cuda', config, slot, cache),
     gpuDevice: config['gpu-device'] ?? 0,
     inquiry: new DeviceInquiry(file),
     log,

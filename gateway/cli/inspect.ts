@@ -1,5 +1,5 @@
 import { whole } from '../config/kinds.ts';
-import { backendFaults, backendOf } from '../config/runner-settings.ts';
+import { backendFaults, backendOf, runnerSettings } from '../config/runner-settings.ts';
 import { inGroup, onlyFlags } from '../config/setting.ts';
 import { ExitCode, refuse, UsageError } from '../errors/exit-code.ts';
 import type { Model } from '../models/model.ts';
@@ -34,10 +34,18 @@ export interface Inspection {
   readonly memory: {
     readonly context: number;
     readonly batch: number;
+    /** What the runner holds before it loads anything; 0 on a device. */
+    readonly process_bytes: number;
     readonly weights_bytes: number;
     readonly kv_cache_bytes: number;
-    readonly step_bytes: number;
+    /** Of a step: the rows between its operations, attention's intermediate results, logits. */
+    readonly rows_bytes: number;
+    readonly attention_bytes: number;
+    readonly logits_bytes: number;
+    /** Kept for what requests add. */
+    readonly requests_bytes: number;
     readonly total_bytes: number;
+    /** What can be had beside process_bytes. */
     readonly available_bytes: number | null;
   } | null;
   readonly backend: 'cpu' | 'cuda' | null;
@@ -45,6 +53,14 @@ export interface Inspection {
   /** Why the model cannot be served here, as a sentence; null if it can. */
   readonly obstacle: string | null;
 }
+
+/** The settings that the plan of the memory depends on, besides context and number of requests. */
+const planSettings = {
+  ...deviceSettings,
+  threads: runnerSettings.threads,
+  'kv-cache-type': runnerSettings['kv-cache-type'],
+  quantize: runnerSettings.quantize,
+} as const;
 
 /** `runnel inspect`: says what a model file is and whether it can be served here. */
 export const inspect = command({
@@ -61,7 +77,7 @@ export const inspect = command({
       }),
     ),
     json: jsonFlag('Print a JSON object'),
-    ...deviceSettings,
+    ...planSettings,
   },
   takesArguments: true,
   examples: ['runnel inspect smollm2', 'runnel inspect model.gguf --json --context 4096 --batch 8'],
@@ -82,12 +98,18 @@ export const inspect = command({
       cudaRunner: config['cuda-runner'],
       gpuDevice: Math.max(0, config['gpu-device'] ?? 0),
     });
-    const gpuDevice = serves === 'cuda' ? Math.max(0, config['gpu-device'] ?? 0) : undefined;
+    const device =
+      serves === 'cuda'
+        ? ['--gpu-device', String(Math.max(0, config['gpu-device'] ?? 0))]
+        : ['--threads', String(config.threads)];
+    const types = (['kv-cache-type', 'quantize'] as const).flatMap((name) =>
+      config[name] === undefined ? [] : [`--${name}`, config[name]],
+    );
     const runner = serves === 'cuda' ? config['cuda-runner'] : config.runner;
     const told =
       serves === null
         ? (advice[0] ?? 'No runner can compute on this machine.')
-        : await inspectBy(runner, { model: path, context, batch, gpuDevice });
+        : await inspectBy(runner, { model: path, context, batch, flags: [...device, ...types] });
     const inspection = { ...(await factsOf(model)), ...runnerFacts(told, batch), backend: serves };
     process.stdout.write(`${config.json ? JSON.stringify(inspection) : textOf(inspection)}\n`);
     return inspection.obstacle === null ? ExitCode.ok : ExitCode.unavailable;
@@ -119,14 +141,18 @@ function runnerFacts(told: RunnerInspection | string, batch: number) {
 }
 
 function memoryOf(told: RunnerInspection, batch: number): Inspection['memory'] {
-  const { max_model_len, weights_bytes, kv_cache_bytes, step_bytes, memory_bytes } = told;
+  const { max_model_len, memory_bytes } = told;
   if (max_model_len === undefined || memory_bytes === undefined) return null;
   return {
     context: max_model_len,
     batch,
-    weights_bytes: weights_bytes ?? 0,
-    kv_cache_bytes: kv_cache_bytes ?? 0,
-    step_bytes: step_bytes ?? 0,
+    process_bytes: told.process_bytes ?? 0,
+    weights_bytes: told.weights_bytes ?? 0,
+    kv_cache_bytes: told.kv_cache_bytes ?? 0,
+    rows_bytes: told.rows_bytes ?? 0,
+    attention_bytes: told.attention_bytes ?? 0,
+    logits_bytes: told.logits_bytes ?? 0,
+    requests_bytes: told.requests_bytes ?? 0,
     total_bytes: memory_bytes,
     available_bytes: told.available_bytes ?? null,
   };
@@ -146,7 +172,7 @@ function textOf(inspection: Inspection): string {
     ...layerRows(inspection).map(([name, text]) => row(name, text)),
     row('tokenizer', `${tokenizer.kind}${pre}, ${tokenizer.vocab_size} tokens`),
     row('chat template', templateText(inspection.chat_template)),
-    ...(memory === null ? [] : [row('memory', memoryText(memory))]),
+    ...(memory === null ? [] : memoryRows(memory).map(([name, text]) => row(name, text))),
     row('runs here', runsText(inspection)),
   ].join('\n');
 }
@@ -199,12 +225,25 @@ function templateText(facts: TemplateFacts | null): string {
   return facts.features.join(', ').replaceAll('_', ' ') || 'uses only the messages';
 }
 
-function memoryText(memory: NonNullable<Inspection['memory']>): string {
-  const { context, batch, weights_bytes, kv_cache_bytes, step_bytes, total_bytes, available_bytes } = memory;
-  const parts = `weights ${megabytes(weights_bytes)}, KV cache ${megabytes(kv_cache_bytes)}, a step ${megabytes(step_bytes)}`;
-  const there = available_bytes === null ? '' : ` of ${megabytes(available_bytes)} available`;
+/** The plan line by line, then the sum. */
+function memoryRows(memory: NonNullable<Inspection['memory']>): [string, string][] {
+  const { context, batch, process_bytes, total_bytes, available_bytes } = memory;
+  const { rows_bytes, attention_bytes, logits_bytes } = memory;
   const requests = batch === 1 ? 'one request' : `${batch} requests`;
-  return `${megabytes(total_bytes)}${there} for ${requests} of ${context} tokens: ${parts}`;
+  const usable = (available_bytes ?? 0) + process_bytes;
+  const fit = total_bytes <= usable ? 'fits into' : 'does not fit into';
+  const there = available_bytes === null ? '' : `; ${fit} the ${megabytes(usable)} that it may use`;
+  return [
+    ['- process', megabytes(process_bytes)],
+    ['- weights', megabytes(memory.weights_bytes)],
+    ['- KV cache', `${megabytes(memory.kv_cache_bytes)} for ${requests} of ${context} tokens`],
+    [
+      '- a step',
+      `${megabytes(rows_bytes + attention_bytes + logits_bytes)}: rows ${megabytes(rows_bytes)}, attention ${megabytes(attention_bytes)}, logits ${megabytes(logits_bytes)}`,
+    ],
+    ['- requests', megabytes(memory.requests_bytes)],
+    ['memory', `${megabytes(total_bytes)}${there}`],
+  ];
 }
 
 function runsText({ obstacle, backend, device }: Inspection): string {

@@ -22,22 +22,31 @@ const ASKED = [
 /** Returns a sentence if the model cannot be loaded, however much memory there is. */
 export async function memoryNeedOf(
   path: string,
-  config: RunnerConfig & Pick<Config, 'runners'>,
+  config: RunnerConfig & Pick<Config, 'runners' | 'memory-budget-bytes'>,
 ): Promise<MemoryNeed | string> {
   const kind = await kindOf(config);
   const args = ['inspect', '--json', '--model', path];
   for (const name of ASKED) if (config[name] !== undefined) args.push(`--${name}`, String(config[name]));
+  const { runners } = config;
+  const budgetBytes = config['memory-budget-bytes'];
+  if (budgetBytes !== undefined) args.push('--available-bytes', String(Math.floor(budgetBytes / runners)));
   if (kind === 'cuda') args.push('--gpu-device', String(config['gpu-device'] ?? 0));
+  else {
+    args.push('--threads', String(config.threads));
+    if (runners > 1) args.push('--runners', String(runners));
+    if (config['memory-bytes'] !== undefined) args.push('--memory-bytes', String(config['memory-bytes']));
+  }
   const told = await inspection(kind === 'cuda' ? config['cuda-runner'] : config.runner, args);
   if (typeof told === 'string') return told;
-  const { memory_bytes, weights_bytes = 0, available_bytes, obstacle } = told;
+  const { memory_bytes, weights_bytes = 0, available_bytes, num_kvcache_blocks, obstacle } = told;
   // Too little free memory now is no obstacle, since other models may be unloaded.
   if (memory_bytes === undefined)
     return obstacle ?? `The runner did not report how much memory ${path} needs.`;
-  const bytes = kind === 'cpu' ? (config['memory-bytes'] ?? memory_bytes) : memory_bytes;
-  // The runners share the weights.
-  const numOthers = config.runners - 1;
-  return { kind, bytes: bytes + numOthers * (bytes - weights_bytes), availableBytes: available_bytes };
+  // The plan counts the part of one runner. The runners share the weights.
+  const bytes = memory_bytes + (runners - 1) * (memory_bytes - weights_bytes);
+  const availableBytes = available_bytes === undefined ? undefined : available_bytes * runners;
+  const cache = num_kvcache_blocks === undefined ? undefined : { kind, numBlocks: num_kvcache_blocks };
+  return { kind, bytes, availableBytes, cache };
 }
 
 /** The kind of the runner that will be tried first. */

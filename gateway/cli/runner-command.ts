@@ -1,7 +1,7 @@
 import type { Config } from '../config/config.ts';
 import type { RunnerConfig } from '../config/runner-settings.ts';
 import type { RunnerCommand } from '../runner/process/process.ts';
-import type { LaunchedModel } from '../runner/supervision/runner-spec.ts';
+import type { CacheSize, LaunchedModel } from '../runner/supervision/runner-spec.ts';
 import { type HugePages, hugePages } from '../system/huge-pages.ts';
 
 /** Settings of every kind of runner. The runners' flags have the same names. */
@@ -38,11 +38,18 @@ export const PASSED_ON_TO_CUDA = [
 /** runners: how many runners serve the model; one by default. */
 export type LaunchConfig = RunnerConfig & Partial<Pick<Config, 'runners'>>;
 
+/** Settings of each kind of runner that say how large the KV cache is. */
+const CACHE_SIZES = {
+  cpu: ['kv-cache-bytes', 'num-kvcache-blocks', 'memory-bytes'],
+  cuda: ['kv-cache-bytes', 'num-kvcache-blocks', 'gpu-memory-utilization'],
+} as const satisfies Record<'cpu' | 'cuda', (keyof RunnerConfig)[]>;
+
 /** The command that starts a runner of this kind. It also works by hand. */
 export function runnerCommand(
   kind: 'cpu' | 'cuda',
   config: LaunchConfig,
   slot: LaunchedModel,
+  cache?: CacheSize,
 ): RunnerCommand {
   const args = ['serve', '--model', slot.path];
   if (slot.current !== undefined) {
@@ -54,13 +61,18 @@ export function runnerCommand(
     const value = config[name];
     if (value !== undefined) args.push(`--${name}`, String(value));
   };
-  if (kind === 'cpu') for (const name of PASSED_ON_TO_CPU) pass(name);
-  else {
+  if (kind === 'cpu') {
+    for (const name of PASSED_ON_TO_CPU) pass(name);
+    const { runners = 1 } = config;
+    if (runners > 1) args.push('--runners', String(runners));
+  } else {
     pass('gpu-device');
     pass('gpu-memory-utilization');
     if (config['enforce-eager'] === 'on') args.push('--enforce-eager');
   }
   for (const name of PASSED_ON) pass(name);
+  if (cache?.kind === kind && CACHE_SIZES[kind].every((name) => config[name] === undefined))
+    args.push('--num-kvcache-blocks', String(cache.numBlocks));
   if (kind === 'cuda') return { file: config['cuda-runner'], args };
   // A replay begins with an empty cache, so the runner that is recorded does too.
   const keepsKv = config['keep-kv'] !== 'off' && config.record === undefined;

@@ -124,6 +124,7 @@ export class Serving {
           this.#launchOf(this.#settings, log, () => model),
           {
             ...loadedOptions(config),
+            cache: hooks.cache,
             log: (event) => {
               onEvent(event);
               hooks.onEvent(event);

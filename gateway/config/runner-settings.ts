@@ -108,7 +108,9 @@ export const runnerSettings = {
       .help('Tokens per block, a power of two from 8 to 256')
       .with({ aliases: { 'kvcache-block-size': aliasOf(asBlockSize, 'Same as --block-size') } }),
     'kv-cache-bytes': bytes(1, 2 ** 50)
-      .optional('1 GiB on the CPU, half of the free memory with CUDA')
+      .optional(
+        'a quarter of what weights and a step leave on the CPU, up to half for one whole context; half with CUDA',
+      )
       .help('Size of the KV cache; never more than requests can use')
       .with({
         aliases: {

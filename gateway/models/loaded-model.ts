@@ -6,7 +6,12 @@
 
 import type { Runner, RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import { RunnerPool, type RunnerPoolOptions } from '../runner/supervision/runner-pool.ts';
-import { type RunnerLauncher, type RunnerSpec, specOf } from '../runner/supervision/runner-spec.ts';
+import {
+  type CacheSize,
+  type RunnerLauncher,
+  type RunnerSpec,
+  specOf,
+} from '../runner/supervision/runner-spec.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
 import type { Model } from './model.ts';
 import type { ModelSlot } from './model-slot.ts';
@@ -14,6 +19,8 @@ import type { ModelSlot } from './model-slot.ts';
 export interface LoadedModelOptions extends Omit<RunnerPoolOptions, keyof RunnerSpec> {
   /** Called for every runner that becomes ready and has read the same model as the gateway. */
   readonly onServed?: (info: RunnerInfo, model: Model) => void;
+  /** The KV cache that was planned for the first runner; absent: the runner decides. */
+  readonly cache?: CacheSize | undefined;
 }
 
 /** What to serve. Runners can go on with each other's streams only if they have the same slot. */
@@ -44,7 +51,7 @@ export class LoadedModel {
   constructor(slot: ModelSlot, launch: RunnerLauncher, options: LoadedModelOptions) {
     this.#options = options;
     this.#deployed = { slot, launch };
-    this.pool = new RunnerPool({ ...options, ...this.#specOf(this.#deployed) });
+    this.pool = new RunnerPool({ ...options, ...this.#specOf(this.#deployed, options.cache) });
   }
 
   /** The slot of the runner that serves, or that is expected to. */
@@ -103,16 +110,17 @@ export class LoadedModel {
     this.slot.close();
   }
 
-  #specOf({ slot, launch }: Deployment): RunnerSpec {
-    return specOf(slot, launch, {
+  #specOf({ slot, launch }: Deployment, planned?: CacheSize): RunnerSpec {
+    const events = {
       // Starts the template's process while the runner loads, so that it is ready for the first chat.
       onRead: () => slot.current?.chatTemplate?.start(),
-      onReady: (info, launched) => {
+      onReady: (info: RunnerInfo, launched: RunnerLauncher) => {
         if (slot !== this.slot) this.slot.close();
         this.#deployed = { slot, launch: launched };
         void this.#serve(slot, info);
       },
-    });
+    };
+    return specOf(slot, launch, events, planned);
   }
 
   /** Called when a runner is ready. The model is served once gateway and runner are known to have read the same file. */

@@ -14,6 +14,7 @@ import {
 import { maxFruitlessStarts } from '../runner/supervision/restarts.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import { MODEL_REPLACED } from '../runner/supervision/runner-pool.ts';
+import type { CacheSize } from '../runner/supervision/runner-spec.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
 import type { Caller } from '../system/caller.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
@@ -42,6 +43,8 @@ export interface MemoryNeed {
   readonly bytes: number;
   /** Memory available when the need was determined; undefined: unknown. */
   readonly availableBytes: number | undefined;
+  /** The KV cache of each runner, which is part of the need. */
+  readonly cache?: CacheSize | undefined;
 }
 
 const STOPPING = 'The server is stopping.';
@@ -49,6 +52,8 @@ const STOPPING = 'The server is stopping.';
 export interface LoadedHooks {
   readonly onServed: (info: RunnerInfo) => void;
   readonly onEvent: (event: RunnerEvent) => void;
+  /** The KV cache that was planned; undefined: the runner decides. */
+  readonly cache: CacheSize | undefined;
 }
 
 /** What a model that shares the memory with others is loaded by. */
@@ -269,6 +274,7 @@ export class ModelLifecycle implements Runner {
     const loaded = this.#options.loadedOf(this.#slot, {
       onServed: (info) => this.#onServed(info),
       onEvent: (event) => this.#onEvent(event),
+      cache: this.#need?.cache,
     });
     this.#loads.begin(loaded);
     if (this.#shared === undefined) this.#phase = 'serving';

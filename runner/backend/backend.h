@@ -72,6 +72,15 @@ struct StepLimits {
   uint32_t max_head_rows;  // rows in one call of head or read_states
 };
 
+// Memory that computing takes beside weights and the blocks of the KV cache, in bytes.
+struct StepMemory {
+  uint64_t rows;       // the data between the operations, for all rows of a step
+  uint64_t attention;  // intermediate results of attention, for the longest sequence
+  uint64_t logits;     // of one call of head, with what draws need
+
+  uint64_t total() const { return rows + attention + logits; }
+};
+
 // The data between the operations, for read_rows.
 enum class Flow { kHidden, kNormed, kQkv, kAttended, kGated };
 
@@ -83,6 +92,17 @@ class Backend {
   // The name of the arithmetic, see Hello.numerics_id. The type of the KV cache is part of it.
   virtual std::string numerics_id() const = 0;
 
+  // --- computed before anything is allocated
+  // ------------------------------------------------------------------------------------------
+
+  // Bytes that load_matrix will hold. Reads no values. Fails as load_matrix does.
+  virtual Result<uint64_t> matrix_bytes(std::span<const TensorView> stacked) const = 0;
+  // Bytes that a block of this shape takes.
+  virtual uint64_t kv_block_bytes(const KvShape& shape) const = 0;
+  // What prepare and allocate_kv allocate beside the blocks. Fails as prepare does.
+  virtual Result<StepMemory> step_memory(const DecoderSpec& spec, const StepLimits& limits,
+                                         const KvShape& shape) const = 0;
+
   // --- while loading, in this order
   // ---------------------------------------------------------------------------------------------
 
@@ -93,8 +113,8 @@ class Backend {
   // Loads matrices of equal columns(), stacked by rows, as one weight for one product. Copies what it needs.
   // Fails with kBadModel for a type or shape that it does not support; the message names the tensor.
   virtual Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) = 0;
-  // Whether the backend reads the values of matrices. If not, matrices may be passed in any arrangement, and
-  // with the data of their first rows only, so that no file need be read for them.
+  // Whether the backend reads the values of matrices. If not, matrices may come without data, and in any
+  // arrangement, so that no file need be read for them.
   virtual bool needs_values() const { return true; }
   // Loads gains or biases. name is the name of the first tensor that they come from.
   virtual Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) = 0;
@@ -102,10 +122,8 @@ class Backend {
   // except the KV cache. Fails with kBadModel, naming what it does not support, and with kSystem. The spec
   // must outlive the operations.
   virtual Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) = 0;
-  // kv_block_bytes: bytes that a block of this shape takes. allocate_kv: allocates the cache, in place of the
-  // one before, and takes the ropes of the spec as they are then; fails with kBadModel or kUsage for a shape
-  // that it does not support, and with kSystem.
-  virtual uint64_t kv_block_bytes(const KvShape& shape) const = 0;
+  // Allocates the cache, in place of the one before. Fails with kBadModel or kUsage for a shape that it does
+  // not support, and with kSystem.
   virtual Result<void> allocate_kv(const KvShape& shape) = 0;
   // Memory held by weights, in bytes.
   virtual uint64_t weights_bytes() const = 0;

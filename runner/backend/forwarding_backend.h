@@ -17,6 +17,15 @@ class ForwardingBackend : public Backend {
   ComputeDevice& device() override { return backend_.device(); }
   std::string numerics_id() const override { return backend_.numerics_id(); }
 
+  Result<uint64_t> matrix_bytes(std::span<const TensorView> stacked) const override {
+    return backend_.matrix_bytes(stacked);
+  }
+  uint64_t kv_block_bytes(const KvShape& shape) const override { return backend_.kv_block_bytes(shape); }
+  Result<StepMemory> step_memory(const DecoderSpec& spec, const StepLimits& limits,
+                                 const KvShape& shape) const override {
+    return backend_.step_memory(spec, limits, shape);
+  }
+
   Result<void> expect_weights(uint64_t bytes, const std::string& identity) override {
     return backend_.expect_weights(bytes, identity);
   }
@@ -30,7 +39,6 @@ class ForwardingBackend : public Backend {
   Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override {
     return backend_.prepare(spec, limits);
   }
-  uint64_t kv_block_bytes(const KvShape& shape) const override { return backend_.kv_block_bytes(shape); }
   Result<void> allocate_kv(const KvShape& shape) override { return backend_.allocate_kv(shape); }
   uint64_t weights_bytes() const override { return backend_.weights_bytes(); }
 

@@ -19,6 +19,7 @@ constexpr uint32_t kMaxScoreTop = 1000;
 constexpr uint32_t kMaxRepeats = 1000;
 constexpr uint32_t kMaxGpuDevice = 255;
 constexpr int kMaxDescriptor = 1 << 20;
+constexpr uint32_t kMaxRunners = 16;
 constexpr double kMinFraction = 0.001;
 constexpr double kMinUtilization = 0.001;
 
@@ -176,6 +177,12 @@ void add_cpu_flags(CLI::App& command, EngineFlags& flags) {
       ->needs(command.get_option("--kv-fd"))
       ->group(kKvCache);
   command
+      .add_option("--runners", flags.num_runners,
+                  "Runners with this model on this machine; each takes an equal part of the memory at most")
+      ->check(CLI::Range(1u, kMaxRunners))
+      ->capture_default_str()
+      ->group(kKvCache);
+  command
       .add_option_function<std::string>("--gpu-memory-utilization",
                                         [](const std::string&) {
                                           throw CLI::ValidationError(
@@ -216,11 +223,21 @@ CLI::Option* add_switch(CLI::App& command, const std::string& name, bool& is_on,
       ->default_str(is_on ? "on" : "off");
 }
 
-void add_kv_cache_flags(CLI::App& command, EngineFlags& flags) {
+void add_kv_cache_flags(CLI::App& command, EngineFlags& flags, bool uses_gpu) {
   command
       .add_option("--block-size,--kvcache-block-size", flags.block_size,
                   "Tokens per block, a power of two from 8 to 256")
       ->capture_default_str()
+      ->group(kKvCache);
+  command
+      .add_option(
+          "--available-bytes", flags.available_bytes,
+          "Memory that is counted as available at most, for the size of the KV cache and for the check "
+          "before the load")
+      ->type_name("BYTES")
+      ->check(kWholeNumber)
+      ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()))
+      ->default_str("all that is")
       ->group(kKvCache);
   CLI::Option* const kv_cache_bytes =
       command
@@ -228,12 +245,11 @@ void add_kv_cache_flags(CLI::App& command, EngineFlags& flags) {
                       "Size of the KV cache; never more than requests can use")
           ->type_name("BYTES")
           ->check(kWholeNumber)
+          ->default_str(uses_gpu
+                            ? "half of what weights and a step leave"
+                            : "a quarter of what weights and a step leave; up to half of it for one whole "
+                              "context")
           ->group(kKvCache);
-  if (flags.kv_cache_bytes > 0) {
-    kv_cache_bytes->capture_default_str();
-  } else {
-    kv_cache_bytes->default_str("half of what is free");
-  }
   command
       .add_option_function<std::string>(
           "--num-kvcache-blocks",
@@ -256,7 +272,7 @@ void add_kv_cache_flags(CLI::App& command, EngineFlags& flags) {
       ->group(kKvCache);
 }
 
-void add_engine_flags(CLI::App& command, EngineFlags& flags) {
+void add_engine_flags(CLI::App& command, EngineFlags& flags, bool uses_gpu) {
   command
       .add_option("--max-model-len", flags.max_model_len,
                   "Maximum context: tokens of a prompt and its answer together")
@@ -279,7 +295,7 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
       ->check(CLI::Range(1u, kMaxNumBatchedTokens))
       ->capture_default_str()
       ->group(kScheduling);
-  add_kv_cache_flags(command, flags);
+  add_kv_cache_flags(command, flags, uses_gpu);
   command
       .add_option_function<uint32_t>(
           "--tensor-parallel-size",
@@ -462,9 +478,10 @@ void add_bench_flags(CLI::App& command, Flags& flags) {
           ->excludes(long_prompt)
           ->group(kMeasurement);
   // These flags configure an engine, which --kernels does not use.
-  for (const char* name : {"--max-model-len", "--max-num-batched-tokens", "--mixed-batches",
-                           "--mixed-prefill-tokens", "--kv-cache-bytes", "--num-kvcache-blocks",
-                           "--memory-bytes", "--gpu-memory-utilization", "--enforce-eager"})
+  for (const char* name :
+       {"--max-model-len", "--max-num-batched-tokens", "--mixed-batches", "--mixed-prefill-tokens",
+        "--kv-cache-bytes", "--num-kvcache-blocks", "--memory-bytes", "--available-bytes", "--runners",
+        "--gpu-memory-utilization", "--enforce-eager"})
     if (CLI::Option* option = command.get_option_no_throw(name)) kernels->excludes(option);
 
   const auto for_table = [&](CLI::Option* option) {
@@ -544,9 +561,9 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
         ->group(kKvCache);
   }
   CLI::App& synth_command = *app.add_subcommand("synth", "Write a model file of random weights");
-  for (CLI::App* command :
-       {&generate_command, &score_command, &checkpoint_command, &bench_command, &serving_command}) {
-    add_engine_flags(*command, flags.engine);
+  for (CLI::App* command : {&generate_command, &score_command, &checkpoint_command, &inspect_command,
+                            &bench_command, &serving_command}) {
+    add_engine_flags(*command, flags.engine, uses_gpu);
     add_activations_flag(*command, flags.engine, uses_gpu);
     if (uses_gpu) {
       add_gpu_flags(*command, flags.engine);
@@ -554,9 +571,7 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
       add_cpu_flags(*command, flags.engine);
     }
   }
-  add_engine_flags(inspect_command, flags.engine);
   add_num_seqs_flag(inspect_command, flags.engine);
-  if (uses_gpu) add_gpu_flags(inspect_command, flags.engine);
   for (CLI::App* command : {&generate_command, &serving_command})
     add_switch(
         *command, "--speculation", flags.engine.speculation,

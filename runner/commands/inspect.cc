@@ -111,24 +111,28 @@ ordered_json describe(const ModelFile& file, const ModelConfig& config) {
           {"tensors", tensors}};
 }
 
-// If the model cannot be served here, inspect prints the reason and does not fail.
-void add_plan(ordered_json& description, const Result<MemoryPlan>& plan) {
-  std::optional<std::string> obstacle;
-  if (plan.ok()) {
-    const MemoryPlan& memory = *plan;
-    description["device"] = memory.device;
-    description["max_model_len"] = memory.max_model_len;
-    description["max_num_seqs"] = memory.max_num_seqs;
-    description["weights_bytes"] = memory.weights;
-    description["kv_cache_bytes"] = memory.kv_cache;
-    description["step_bytes"] = memory.step;
-    description["memory_bytes"] = memory.total();
-    if (memory.available) description["available_bytes"] = *memory.available;
-    obstacle = shortage_of(memory);
-  } else {
-    obstacle = plan.error().message;
-  }
-  description["obstacle"] = obstacle ? ordered_json(*obstacle) : ordered_json(nullptr);
+// Adds the lines of the plan, their sum, and what may be used. Returns why the model cannot be served here.
+std::optional<Error> add_plan(ordered_json& description, const EngineFlags& flags, const ModelFile& file,
+                              const BackendFactory& factory) {
+  if (const auto checked = check_block_size(flags.block_size); !checked.ok()) return checked.error();
+  const Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options());
+  if (!backend.ok()) return backend.error();
+  const Result<MemoryPlan> plan = plan_memory(flags, file, **backend, usable_memory(flags, **backend));
+  if (!plan.ok()) return plan.error();
+  description["device"] = (*backend)->device().name();
+  description["max_model_len"] = plan->max_model_len;
+  description["max_num_seqs"] = flags.max_num_seqs;
+  description["num_kvcache_blocks"] = plan->num_blocks;
+  description["process_bytes"] = plan->process;
+  description["weights_bytes"] = plan->weights;
+  description["kv_cache_bytes"] = plan->kv_cache;
+  description["rows_bytes"] = plan->step.rows;
+  description["attention_bytes"] = plan->step.attention;
+  description["logits_bytes"] = plan->step.logits;
+  description["requests_bytes"] = plan->requests;
+  description["memory_bytes"] = plan->total();
+  if (plan->available) description["available_bytes"] = *plan->available;
+  return shortage_of(*plan);
 }
 
 void print_description(const ordered_json& description, std::ostream& out) {
@@ -155,7 +159,9 @@ Result<void> inspect(const EngineFlags& flags, const BackendFactory& factory, bo
   const Result<ModelConfig> config = read_config(*file, flags.architecture);
   if (!config.ok()) return config.error();
   ordered_json description = describe(*file, *config);
-  add_plan(description, plan_memory(flags, *opened, factory));
+  // A model that cannot be served is no failure of inspect.
+  const std::optional<Error> obstacle = add_plan(description, flags, *file, factory);
+  description["obstacle"] = obstacle ? ordered_json(obstacle->message) : ordered_json(nullptr);
   if (json) {
     // Text from a file need not be UTF-8.
     out << description.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;

@@ -1,23 +1,18 @@
 #include "runner/commands/loaded_model.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <string>
 
-#include "runner/commands/memory_budget.h"
+#include "runner/commands/memory_plan.h"
+#include "runner/models/registry.h"
 #include "runner/system/memory_file.h"
 
 namespace runnel {
 namespace {
-
-Result<uint32_t> context_of(const EngineFlags& flags, const ModelConfig& config) {
-  const uint32_t context = std::min(config.context_length, kMaxModelLen);
-  if (flags.max_model_len == 0) return context;
-  if (flags.max_model_len >= 2 && flags.max_model_len <= context) return flags.max_model_len;
-  return Error{ExitCode::kUsage, "--max-model-len is " + std::to_string(flags.max_model_len) +
-                                     "; this model allows 2 to " + std::to_string(context) + "."};
-}
 
 // Number of positions whose attention takes a row about as long as the products of a layer. A multiply-add of
 // floats takes twice as long as one of bytes on the processors that were measured. The estimate is less
@@ -31,67 +26,11 @@ uint32_t positions_per_row(const ModelConfig& config) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(weights / (2 * adds_of_position), 1, kMaxModelLen));
 }
 
-// Bytes for the KV cache, and the flag that sets them.
-struct KvBudget {
-  uint64_t bytes;
-  std::string flag;
-  bool is_of_device = false;  // half of the free memory of the device
-};
-
-Result<KvBudget> budget_of(const EngineFlags& flags, Model& model, Backend& backend, const KvShape& shape) {
-  if (flags.num_kvcache_blocks > 0)
-    return KvBudget{flags.num_kvcache_blocks * backend.kv_block_bytes(shape), "--num-kvcache-blocks"};
-  if (flags.gpu_memory_utilization > 0.0) {
-    const Result<uint64_t> bytes = kv_bytes_of_share(flags.gpu_memory_utilization, backend, shape);
-    if (!bytes.ok()) return bytes.error();
-    return KvBudget{*bytes, "--gpu-memory-utilization"};
-  }
-  if (flags.memory_bytes > 0) {
-    const Result<uint64_t> bytes =
-        kv_bytes_within(flags.memory_bytes, model, backend, shape, flags.max_num_batched_tokens);
-    if (!bytes.ok()) return bytes.error();
-    return KvBudget{*bytes, "--memory-bytes"};
-  }
-  if (flags.kv_cache_bytes > 0) return KvBudget{flags.kv_cache_bytes, "--kv-cache-bytes"};
-  return KvBudget{backend.device().free_memory_bytes() / 2, "--kv-cache-bytes", true};
-}
-
-Result<uint32_t> num_blocks_of(const EngineFlags& flags, const KvBudget& budget, uint32_t max_model_len,
-                               uint64_t block_bytes) {
-  const uint64_t num_useful =
-      uint64_t{flags.max_num_seqs} * ((max_model_len + flags.block_size - 1) / flags.block_size);
-  const uint64_t num_blocks = std::min(budget.bytes / block_bytes, num_useful);
-  if (num_blocks > 0) return static_cast<uint32_t>(num_blocks);
-  if (budget.is_of_device) {
-    return Error{ExitCode::kSystem,
-                 "Insufficient VRAM for KV cache (need at least " +
-                     std::to_string(block_bytes / 1'000'000 + 1) + " MB): one block of " +
-                     std::to_string(flags.block_size) + " tokens takes " + std::to_string(block_bytes) +
-                     " bytes, and half of what is free on the device is " + std::to_string(budget.bytes) +
-                     ". Use a smaller model, end what else uses the GPU, or set the size of the cache with "
-                     "--kv-cache-bytes.",
-                 MemoryShortage{block_bytes, budget.bytes}};
-  }
-  return Error{ExitCode::kUsage,
-               budget.flag + " is " + std::to_string(budget.bytes) + "; one block of " +
-                   std::to_string(flags.block_size) + " tokens takes " + std::to_string(block_bytes) + ".",
-               MemoryShortage{block_bytes, budget.bytes}};
-}
-
-// Limits the context to what one request needs of this cache, so that the announced length is possible.
-// The last token is drawn and not stored. A length that a flag asks for is refused instead of reduced.
-Result<uint32_t> context_that_fits(const EngineFlags& flags, const KvBudget& budget, uint32_t max_model_len,
-                                   uint32_t window, uint64_t block_bytes, uint32_t num_blocks) {
-  const uint64_t num_needed = num_required_blocks(max_model_len - 1, flags.block_size, window);
-  if (num_needed <= num_blocks) return max_model_len;
-  const uint64_t num_fitting = uint64_t{num_blocks} * flags.block_size + 1;
-  if (flags.max_model_len == 0) return static_cast<uint32_t>(num_fitting);
-  return Error{ExitCode::kUsage,
-               "--max-model-len is " + std::to_string(max_model_len) + ", which takes a KV cache of " +
-                   std::to_string(num_needed * block_bytes) + " bytes; the cache has " +
-                   std::to_string(budget.bytes) + ", for " + std::to_string(num_fitting - 1) +
-                   " tokens. Start with a larger " + budget.flag + ".",
-               MemoryShortage{num_needed * block_bytes, budget.bytes}};
+// Memory that a file in memory takes.
+uint64_t memory_of(int descriptor) {
+  constexpr uint64_t kUnitBytes = 512;  // of st_blocks
+  struct stat status;
+  return fstat(descriptor, &status) == 0 ? static_cast<uint64_t>(status.st_blocks) * kUnitBytes : 0;
 }
 
 // What the bytes of a block depend on besides its ids and its salt. The number of positions decides which of
@@ -107,12 +46,28 @@ KvIndexShape kv_index_shape(const KvShape& shape, const ModelFile& file, const M
           .num_blocks = shape.num_blocks};
 }
 
+// Plans the memory. A cache that another process has left keeps its size, and so the context that clients
+// were told.
+Result<MemoryPlan> plan_with_kept(const EngineFlags& flags, const ModelFile& file, Backend& backend) {
+  const UsableMemory usable = usable_memory(flags, backend);
+  Result<MemoryPlan> plan = plan_memory(flags, file, backend, usable);
+  if (!plan.ok() || flags.kv_memory == nullptr) return plan;
+  const Result<ModelConfig> config = read_config(file, flags.architecture);
+  if (!config.ok()) return config.error();
+  const uint32_t kept =
+      KvMemory::kept_blocks(*flags.kv_memory, kv_index_shape(plan->shape, file, *config, backend));
+  if (kept == 0 || kept == plan->num_blocks) return plan;
+  EngineFlags as_kept = flags;
+  as_kept.num_kvcache_blocks = kept;
+  const Result<MemoryPlan> again = plan_memory(as_kept, file, backend, usable);
+  return again.ok() && !shortage_of(*again) && again->num_blocks == kept ? again : plan;
+}
+
 }  // namespace
 
 void EngineFlags::set_gpu_defaults() {
   max_num_batched_tokens = 2048;
   block_size = 64;
-  kv_cache_bytes = 0;
   // A graph cannot replace a step with drafts.
   speculation = false;
 }
@@ -121,12 +76,14 @@ Result<void> EngineFlags::open_weights_file() {
   if (!share_weights && weights_fd < 0) return {};
   Result<MemoryFile> file = share_weights ? MemoryFile::create("runnel-weights")
                                           : MemoryFile::open_sealed(weights_fd, "--weights-fd");
-  if (file.ok())
+  if (file.ok()) {
+    held_bytes += memory_of(file->descriptor());
     weights_file = std::make_shared<MemoryFile>(*std::move(file));
-  else if (share_weights)
+  } else if (share_weights) {
     std::fprintf(stderr, "--share-weights has no effect: %s\n", file.error().message.c_str());
-  else
+  } else {
     return file.error();
+  }
   return {};
 }
 
@@ -135,7 +92,11 @@ Result<void> EngineFlags::open_kv_memory() {
   Result<SealedMemory> memory = SealedMemory::inherit(kv_fd, "--kv-fd");
   if (!memory.ok()) return memory.error();
   kv_memory = std::make_shared<SealedMemory>(*std::move(memory));
-  return clear_kv ? kv_memory->clear() : Result<void>();
+  if (clear_kv) {
+    if (const auto cleared = kv_memory->clear(); !cleared.ok()) return cleared;
+  }
+  held_bytes += memory_of(kv_memory->descriptor());
+  return {};
 }
 
 Result<void> check_block_size(uint32_t block_size) {
@@ -169,35 +130,16 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
   if (const auto checked = check_block_size(flags.block_size); !checked.ok()) return checked.error();
   Result<ModelFile> file = read_model_file(flags, opened);
   if (!file.ok()) return file.error();
+  const Result<MemoryPlan> plan = plan_with_kept(flags, *file, *backend);
+  if (!plan.ok()) return plan.error();
+  if (const auto shortage = shortage_of(*plan)) return *shortage;
   const StepLimits limits{.max_rows = flags.max_num_batched_tokens, .max_head_rows = kMaxHeadRows};
   Result<std::unique_ptr<Model>> model =
-      load_model(*file, flags.architecture, flags.max_model_len, *backend, limits, progress);
+      load_model(*file, flags.architecture, plan->max_model_len, *backend, limits, progress);
   if (!model.ok()) return model.error();
 
   const ModelConfig& config = (*model)->config();
-  const Result<uint32_t> max_model_len = context_of(flags, config);
-  if (!max_model_len.ok()) return max_model_len.error();
-  KvShape shape{.num_layers = config.num_layers,
-                .num_kv_heads = config.num_kv_heads,
-                .head_dim = config.head_dim,
-                .block_size = flags.block_size,
-                .num_blocks = 0,
-                .num_heads = config.num_heads,
-                .max_positions = *max_model_len};
-  const uint64_t block_bytes = backend->kv_block_bytes(shape);
-  const Result<KvBudget> budget = budget_of(flags, **model, *backend, shape);
-  if (!budget.ok()) return budget.error();
-  const Result<uint32_t> num_blocks = num_blocks_of(flags, *budget, *max_model_len, block_bytes);
-  if (!num_blocks.ok()) return num_blocks.error();
-  shape.num_blocks = *num_blocks;
-  const auto set_context = [&]() -> Result<void> {
-    const Result<uint32_t> context = context_that_fits(flags, *budget, *max_model_len, config.sliding_window,
-                                                       block_bytes, shape.num_blocks);
-    if (!context.ok()) return context.error();
-    shape.max_positions = *context;
-    return {};
-  };
-  if (const auto set = set_context(); !set.ok()) return set.error();
+  KvShape shape = plan->shape;
   std::unique_ptr<KvMemory> kv;
   if (flags.kv_memory != nullptr) {
     Result<std::unique_ptr<KvMemory>> mapped =
@@ -205,18 +147,14 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
     if (!mapped.ok()) return mapped.error();
     kv = *std::move(mapped);
     shape.memory = kv->blocks().data();
-    // A cache that is there keeps its size, and so the context that clients were told.
-    shape.num_blocks = kv->index().num_blocks();
-    if (const auto set = set_context(); !set.ok()) return set.error();
   }
-  (*model)->limit_positions(shape.max_positions);
   if (const auto allocated = backend->allocate_kv(shape); !allocated.ok()) return allocated.error();
 
-  const EngineConfig engine_config{.max_model_len = shape.max_positions,
+  const EngineConfig engine_config{.max_model_len = plan->max_model_len,
                                    .scheduler = {.max_num_batched_tokens = flags.max_num_batched_tokens,
                                                  .max_num_seqs = flags.max_num_seqs,
                                                  .block_size = flags.block_size,
-                                                 .num_blocks = shape.num_blocks,
+                                                 .num_blocks = plan->num_blocks,
                                                  .mixed_batches = flags.mixed_batches,
                                                  .mixed_prefill_tokens = flags.mixed_prefill_tokens,
                                                  .positions_per_row = positions_per_row(config),
@@ -230,7 +168,7 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
                      .file = *std::move(file),
                      .model = *std::move(model),
                      .engine = std::move(engine),
-                     .kv_cache_bytes = block_bytes * shape.num_blocks};
+                     .kv_cache_bytes = plan->kv_cache};
 }
 
 }  // namespace runnel

@@ -44,18 +44,25 @@ struct EngineFlags {
   uint32_t mixed_prefill_tokens = 24;
   bool speculation = true;
   uint32_t block_size = 32;
-  uint64_t kv_cache_bytes = uint64_t{1} << 30;  // 0: half of the device's free memory
+  uint64_t kv_cache_bytes = 0;  // 0: a share of what is left, see memory_plan.cc
   // Limit for the whole process, instead of kv_cache_bytes; 0: kv_cache_bytes applies.
   uint64_t memory_bytes = 0;
   // Blocks of the KV cache, instead of kv_cache_bytes; 0: kv_cache_bytes applies.
   uint32_t num_kvcache_blocks = 0;
   // Share of the device's memory for everything on it, instead of kv_cache_bytes; 0: kv_cache_bytes applies.
   double gpu_memory_utilization = 0.0;
+  // The plan counts no more than this as available; 0: no limit.
+  uint64_t available_bytes = 0;
+  // Runners on this machine with this model, each with an equal part of the memory.
+  uint32_t num_runners = 1;
   KvType kv_cache_type = KvType::kF16;
   // Descriptor of memory for the KV cache that outlives this process; -1: the cache is the process's own.
   int kv_fd = -1;
   bool clear_kv = false;                              // what an earlier process has left there is not used
   std::shared_ptr<SealedMemory> kv_memory = nullptr;  // by open_kv_memory()
+  // Bytes of weights and KV cache that other processes have left in the files that this one was given. They
+  // take no more memory.
+  uint64_t held_bytes = 0;
   std::optional<TensorType> quantize = std::nullopt;  // for matrices of floats, at load
   std::string isa = "";                               // empty: the best one
   ActivationType activations = ActivationType::kI8;
@@ -99,10 +106,10 @@ struct LoadedModel {
   uint64_t kv_cache_bytes;
 };
 
-// Loads the model and reserves the KV cache: as many blocks as kv_cache_bytes holds, as num_kvcache_blocks
-// says, or as memory_bytes or gpu_memory_utilization leave room for, but no more than max_num_seqs full
-// contexts need. If there is kv_memory, the cache lies there and begins with what it remembers. Opens no
-// file. Fails with the exit code of the cause: the file, a flag, or memory.
+// Plans the memory (memory_plan.h), loads the model and reserves the KV cache: as many blocks as the plan
+// has. If there is kv_memory, the cache lies there and begins with what it remembers. Opens no file. Fails
+// with the exit code of the cause: the file, a flag, or memory. Memory that does not suffice is refused
+// before anything is loaded.
 Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress);
 // Opens flags.model first.

@@ -1,152 +1,327 @@
 #include "runner/commands/memory_plan.h"
 
 #include <algorithm>
-#include <map>
-#include <memory>
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "runner/backend/forwarding_backend.h"
+#include "runner/check.h"
+#include "runner/commands/loaded_model.h"
+#include "runner/engine/block_manager.h"
+#include "runner/engine/engine.h"
+#include "runner/models/registry.h"
 #include "runner/system/process_memory.h"
 
 namespace runnel {
 namespace {
 
-// A device on which the weights are counted as loaded.
-class PlannedDevice final : public ComputeDevice {
+// The default cache takes one part of this many of what weights and a step leave. A device has nothing else
+// to do; the system's memory is for everybody.
+constexpr uint64_t kShareOfDevice = 2;
+constexpr uint64_t kShareOfSystem = 4;
+// More than that, if one request of the model's whole context needs it, but no more than one part of this
+// many.
+constexpr uint64_t kShareForOneContext = 2;
+// The default cache if nobody knows how much memory there is.
+constexpr uint64_t kBytesIfUnknown = uint64_t{1} << 30;
+
+uint64_t less(uint64_t bytes, uint64_t taken) {
+  return bytes - std::min(bytes, taken);
+}
+
+uint64_t reserve_of(uint64_t budget_bytes) {
+  return std::max(kMinReserveBytes, budget_bytes / kReserveShare);
+}
+
+// The reserve of the smallest budget that leaves this many bytes beside it.
+uint64_t reserve_beside(uint64_t bytes) {
+  return std::max(kMinReserveBytes, bytes / (kReserveShare - 1) + 1);
+}
+
+// Adds up what the weights will take, and loads none.
+class WeightCount final : public ForwardingBackend {
  public:
-  // weights_bytes is read at each call.
-  PlannedDevice(ComputeDevice& device, const uint64_t& weights_bytes)
-      : device_(device), weights_bytes_(weights_bytes) {}
-
-  std::string name() const override { return device_.name(); }
-  uint64_t free_memory_bytes() const override {
-    return device_.free_memory_bytes() - std::min(device_.free_memory_bytes(), weights_bytes_);
-  }
-  uint64_t total_memory_bytes() const override { return device_.total_memory_bytes(); }
-  std::vector<double> seconds_of(const std::function<void()>& work, uint32_t num_times) override {
-    return device_.seconds_of(work, num_times);
-  }
-  Result<std::vector<double>> seconds_of_copy(uint64_t bytes, uint32_t num_times) override {
-    return device_.seconds_of_copy(bytes, num_times);
-  }
-
- private:
-  ComputeDevice& device_;
-  const uint64_t& weights_bytes_;
-};
-
-// A backend that takes only samples of the weights, to find out whether they are supported, and adds up the
-// memory that all of them would take.
-class PlanningBackend final : public ForwardingBackend {
- public:
-  PlanningBackend(std::unique_ptr<Backend> backend, bool uses_gpu)
-      : ForwardingBackend(*backend),
-        owned_(std::move(backend)),
-        uses_gpu_(uses_gpu),
-        available_(uses_gpu ? backend_.device().free_memory_bytes() : available_memory_bytes()),
-        planned_device_(backend_.device(), weights_) {}
-
-  // The size of the KV cache depends on what the weights leave.
-  ComputeDevice& device() override { return planned_device_; }
+  using ForwardingBackend::ForwardingBackend;
 
   Result<void> expect_weights(uint64_t, const std::string&) override { return {}; }
-
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override {
-    WeightHandle handle;
-    for (const TensorView& tensor : stacked) {
-      weights_ += tensor.bytes_as(tensor.type);
-      const Result<WeightHandle> sample = sample_of(tensor);
-      if (!sample.ok()) return sample;
-      handle = *sample;
-    }
-    return handle;
+    const Result<uint64_t> bytes = matrix_bytes(stacked);
+    if (!bytes.ok()) return bytes.error();
+    return counted(*bytes);
   }
-
   bool needs_values() const override { return false; }
-
-  Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) override {
-    weights_ += values.size_bytes();
-    return ForwardingBackend::load_vector(name, values);
+  Result<WeightHandle> load_vector(const std::string&, std::span<const float> values) override {
+    return counted(values.size_bytes());
   }
-
-  Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override {
-    const uint64_t before = taken();
-    const Result<void> prepared = ForwardingBackend::prepare(spec, limits);
-    step_ += taken() - before;
-    return prepared;
-  }
-
-  Result<void> allocate_kv(const KvShape& shape) override {
-    KvShape one_block = shape;
-    one_block.num_blocks = 1;
-    const uint64_t before = taken();
-    const Result<void> allocated = ForwardingBackend::allocate_kv(one_block);
-    const uint64_t with_block = taken() - before;
-    step_ += with_block - std::min(with_block, kv_block_bytes(one_block));
-    return allocated;
-  }
-
-  uint64_t weights_bytes() const override { return weights_; }
-  uint64_t step_bytes() const { return step_; }
-  std::optional<uint64_t> available_bytes() const { return available_; }
+  uint64_t weights_bytes() const override { return bytes_; }
 
  private:
-  // Loads the first row of a matrix in place of the matrix. Matrices of the same type and width share a
-  // sample.
-  Result<WeightHandle> sample_of(const TensorView& tensor) {
-    const auto key = std::pair(tensor.type, tensor.columns());
-    if (const auto found = samples_.find(key); found != samples_.end()) return found->second;
-    TensorView row = tensor;
-    if (tensor.num_dims == 2) {
-      row.shape[1] = 1;
-      row.data = tensor.data.first(row.bytes_as(row.type));
-    }
-    const Result<WeightHandle> handle = ForwardingBackend::load_matrix({&row, 1});
-    if (handle.ok()) samples_.emplace(key, *handle);
-    return handle;
+  WeightHandle counted(uint64_t bytes) {
+    bytes_ += bytes;
+    return {num_weights_++};
   }
 
-  // Memory taken so far, of the device or by this process, including memory that was not written to.
-  uint64_t taken() {
-    return uses_gpu_ ? *available_ - std::min(*available_, backend_.device().free_memory_bytes())
-                     : reserved_memory_bytes().value_or(0);
-  }
-
-  const std::unique_ptr<Backend> owned_;
-  const bool uses_gpu_;
-  const std::optional<uint64_t> available_;
-  std::map<std::pair<TensorType, uint64_t>, WeightHandle> samples_;
-  uint64_t weights_ = 0;
-  uint64_t step_ = 0;
-  PlannedDevice planned_device_;
+  uint64_t bytes_ = 0;
+  int32_t num_weights_ = 0;
 };
+
+// The context that a cache of a number of blocks has room for, and what it takes together with a step.
+class CacheSizes {
+ public:
+  // shape.max_positions is the longest context that is wanted.
+  CacheSizes(const EngineFlags& flags, const Backend& backend, const DecoderSpec& spec, const KvShape& shape,
+             uint32_t window)
+      : flags_(flags), backend_(backend), spec_(spec), shape_(shape), window_(window) {}
+
+  uint64_t block_bytes() const { return backend_.kv_block_bytes(shape_); }
+  // Blocks for one request of the wanted context. The last token is drawn and not stored.
+  uint32_t wanted_blocks() const {
+    return num_required_blocks(shape_.max_positions - 1, shape_.block_size, window_);
+  }
+  // More blocks than these are never used.
+  uint64_t useful_blocks() const {
+    return uint64_t{flags_.max_num_seqs} *
+           ((shape_.max_positions + shape_.block_size - 1) / shape_.block_size);
+  }
+  uint32_t context_of(uint32_t num_blocks) const {
+    if (wanted_blocks() <= num_blocks) return shape_.max_positions;
+    return num_blocks * shape_.block_size + 1;
+  }
+  Result<StepMemory> step_of(uint32_t num_blocks) const {
+    KvShape shape = shape_;
+    shape.num_blocks = num_blocks;
+    shape.max_positions = context_of(num_blocks);
+    return backend_.step_memory(
+        spec_, {.max_rows = flags_.max_num_batched_tokens, .max_head_rows = kMaxHeadRows}, shape);
+  }
+  // Of the cache and of a step. step_of must have succeeded before.
+  uint64_t bytes_of(uint32_t num_blocks) const {
+    return num_blocks * block_bytes() + step_of(num_blocks)->total();
+  }
+  // The most blocks, up to the useful ones, that take no more than this together with a step.
+  uint32_t blocks_within(uint64_t bytes) const {
+    uint32_t fitting = 0;
+    uint64_t beyond = std::min<uint64_t>(useful_blocks(), UINT32_MAX) + 1;
+    while (beyond - fitting > 1) {
+      const auto middle = static_cast<uint32_t>(fitting + (beyond - fitting) / 2);
+      if (bytes_of(middle) <= bytes)
+        fitting = middle;
+      else
+        beyond = middle;
+    }
+    return fitting;
+  }
+
+ private:
+  const EngineFlags& flags_;
+  const Backend& backend_;
+  const DecoderSpec& spec_;
+  const KvShape& shape_;
+  const uint32_t window_;
+};
+
+Result<uint32_t> context_wanted(const EngineFlags& flags, const ModelConfig& config) {
+  const uint32_t context = std::min(config.context_length, kMaxModelLen);
+  if (flags.max_model_len == 0) return context;
+  if (flags.max_model_len >= 2 && flags.max_model_len <= context) return flags.max_model_len;
+  return Error{ExitCode::kUsage, "--max-model-len is " + std::to_string(flags.max_model_len) +
+                                     "; this model allows 2 to " + std::to_string(context) + "."};
+}
+
+// The smallest share with two decimals that is at least this many bytes.
+double share_of(uint64_t bytes, uint64_t total_bytes) {
+  return std::ceil(100.0 * static_cast<double>(bytes) / static_cast<double>(total_bytes)) / 100.0;
+}
+
+// As short as possible: "0.9".
+std::string text_of(double value) {
+  std::array<char, 32> text;
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
+  CHECK(error == std::errc());
+  return std::string(text.data(), end);
+}
+
+// The blocks of a cache that --memory-bytes leaves room for.
+Result<uint32_t> blocks_of_budget(uint64_t memory_bytes, const UsableMemory& usable, uint64_t weights,
+                                  const CacheSizes& sizes) {
+  const uint64_t taken = usable.process + weights + reserve_of(memory_bytes);
+  if (const uint32_t blocks = sizes.blocks_within(less(memory_bytes, taken)); blocks > 0) return blocks;
+  const uint64_t least = usable.process + weights + sizes.bytes_of(1);
+  const uint64_t enough = least + reserve_beside(least);
+  return Error{ExitCode::kUsage,
+               "--memory-bytes is " + std::to_string(memory_bytes) + "; the process with the model takes " +
+                   std::to_string(least - sizes.block_bytes()) + " and one block of the KV cache " +
+                   std::to_string(sizes.block_bytes()) + ". Start with " + std::to_string(enough) +
+                   " or more.",
+               MemoryShortage{enough, memory_bytes}};
+}
+
+// The blocks of a cache that --gpu-memory-utilization leaves room for.
+Result<uint32_t> blocks_of_share(double share, const UsableMemory& usable, uint64_t weights,
+                                 const CacheSizes& sizes) {
+  const uint64_t total = usable.of_device.value_or(0);
+  const auto allowed = static_cast<uint64_t>(share * static_cast<double>(total));
+  const uint64_t taken = less(total, usable.available.value_or(0)) + weights;
+  if (const uint32_t blocks = sizes.blocks_within(less(allowed, taken)); blocks > 0) return blocks;
+  const uint64_t least = taken + sizes.bytes_of(1);
+  return Error{ExitCode::kSystem,
+               "--gpu-memory-utilization is " + text_of(share) + ", which is " + std::to_string(allowed) +
+                   " of the device's " + std::to_string(total) + " bytes; everything on it takes " +
+                   std::to_string(least - sizes.block_bytes()) + " and one block of the KV cache " +
+                   std::to_string(sizes.block_bytes()) + ". Start with " + text_of(share_of(least, total)) +
+                   " or more, use a smaller model, or end what else uses the GPU.",
+               MemoryShortage{least, allowed}};
+}
+
+// The blocks of a cache whose size nobody has set.
+Result<uint32_t> default_blocks(const EngineFlags& flags, const UsableMemory& usable, uint64_t weights,
+                                const CacheSizes& sizes) {
+  const uint32_t wanted = sizes.wanted_blocks();
+  uint64_t share = kBytesIfUnknown;
+  uint32_t blocks = sizes.blocks_within(kBytesIfUnknown);
+  if (usable.available) {
+    const uint64_t reserve = usable.of_device ? 0 : reserve_of(*usable.available);
+    const uint64_t step = sizes.step_of(wanted)->total();
+    const uint64_t left = less(*usable.available, weights + reserve + step);
+    share = left / (usable.of_device ? kShareOfDevice : kShareOfSystem);
+    const uint32_t for_one = sizes.blocks_within(step + left / kShareForOneContext);
+    blocks = std::max(sizes.blocks_within(step + share), std::min(wanted, for_one));
+  }
+  // A context that was asked for is not shortened: either all of it fits, or the plan is refused.
+  if (flags.max_model_len > 0) blocks = std::max(blocks, wanted);
+  if (blocks > 0) return blocks;
+  if (!usable.of_device) return 1;
+  return Error{ExitCode::kSystem,
+               "Insufficient VRAM for KV cache (need at least " +
+                   std::to_string(sizes.block_bytes() / 1'000'000 + 1) + " MB): one block of " +
+                   std::to_string(flags.block_size) + " tokens takes " + std::to_string(sizes.block_bytes()) +
+                   " bytes, and half of what is free on the device is " + std::to_string(share) +
+                   ". Use a smaller model, end what else uses the GPU, or set the size of the cache with "
+                   "--kv-cache-bytes.",
+               MemoryShortage{sizes.block_bytes(), share}};
+}
+
+// The blocks that the flags say, and the flag that does; "" for the default.
+struct Blocks {
+  uint32_t count;
+  std::string flag;
+};
+
+Result<Blocks> blocks_of(const EngineFlags& flags, const UsableMemory& usable, uint64_t weights,
+                         const CacheSizes& sizes) {
+  const auto named = [](const Result<uint32_t>& count, const std::string& flag) -> Result<Blocks> {
+    if (!count.ok()) return count.error();
+    return Blocks{*count, flag};
+  };
+  if (flags.num_kvcache_blocks > 0) return Blocks{flags.num_kvcache_blocks, "--num-kvcache-blocks"};
+  if (flags.gpu_memory_utilization > 0.0)
+    return named(blocks_of_share(flags.gpu_memory_utilization, usable, weights, sizes),
+                 "--gpu-memory-utilization");
+  if (flags.memory_bytes > 0)
+    return named(blocks_of_budget(flags.memory_bytes, usable, weights, sizes), "--memory-bytes");
+  if (flags.kv_cache_bytes == 0) return named(default_blocks(flags, usable, weights, sizes), "");
+  const uint64_t count = flags.kv_cache_bytes / sizes.block_bytes();
+  if (count > 0)
+    return Blocks{static_cast<uint32_t>(std::min<uint64_t>(count, UINT32_MAX)), "--kv-cache-bytes"};
+  return Error{ExitCode::kUsage,
+               "--kv-cache-bytes is " + std::to_string(flags.kv_cache_bytes) + "; one block of " +
+                   std::to_string(flags.block_size) + " tokens takes " + std::to_string(sizes.block_bytes()) +
+                   ".",
+               MemoryShortage{sizes.block_bytes(), flags.kv_cache_bytes}};
+}
+
+// Refuses a length that a flag asks for and that the cache, whose size another flag sets, does not hold.
+// Without such a flag the context becomes what one request needs of this cache, so that the announced length
+// is possible.
+Result<void> check_context(const EngineFlags& flags, const Blocks& blocks, const CacheSizes& sizes) {
+  const uint64_t needed = sizes.wanted_blocks() * sizes.block_bytes();
+  const uint64_t given = blocks.count * sizes.block_bytes();
+  if (flags.max_model_len == 0 || needed <= given) return {};
+  return Error{ExitCode::kUsage,
+               "--max-model-len is " + std::to_string(flags.max_model_len) + ", which takes a KV cache of " +
+                   std::to_string(needed) + " bytes; the cache has " + std::to_string(given) + ", for " +
+                   std::to_string(sizes.context_of(blocks.count) - 1) + " tokens. Start with a larger " +
+                   blocks.flag + ".",
+               MemoryShortage{needed, given}};
+}
 
 }  // namespace
 
-Result<MemoryPlan> plan_memory(const EngineFlags& flags, const ModelFiles& files,
-                               const BackendFactory& factory) {
-  Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options());
-  if (!backend.ok()) return backend.error();
-  auto owned = std::make_unique<PlanningBackend>(*std::move(backend), factory.uses_gpu());
-  PlanningBackend& planning = *owned;
-  const Result<LoadedModel> loaded = load(flags, files, std::move(owned), {});
-  if (!loaded.ok()) return loaded.error();
-  return MemoryPlan{.device = planning.device().name(),
-                    .max_model_len = loaded->engine->config().max_model_len,
-                    .max_num_seqs = flags.max_num_seqs,
-                    .weights = planning.weights_bytes(),
-                    .kv_cache = loaded->kv_cache_bytes,
-                    .step = planning.step_bytes(),
-                    .available = planning.available_bytes()};
+UsableMemory usable_memory(const EngineFlags& flags, Backend& backend) {
+  UsableMemory usable;
+  const auto at_most = [&](uint64_t bytes) {
+    usable.available = std::min(usable.available.value_or(bytes), bytes);
+  };
+  if (const uint64_t of_device = backend.device().total_memory_bytes(); of_device > 0) {
+    usable.of_device = of_device;
+    usable.available = backend.device().free_memory_bytes();
+  } else {
+    const Result<uint64_t> process = private_memory_bytes();
+    usable.process = process.ok() ? *process : 0;
+    usable.available = available_memory_bytes();
+    if (usable.available) *usable.available += flags.held_bytes;
+    // The other runners may not have taken their part yet.
+    const std::optional<uint64_t> total = total_memory_bytes();
+    if (flags.num_runners > 1 && total) at_most(less(*total / flags.num_runners, usable.process));
+    if (flags.memory_bytes > 0) at_most(less(flags.memory_bytes, usable.process));
+  }
+  if (flags.available_bytes > 0) at_most(flags.available_bytes);
+  return usable;
 }
 
-std::optional<std::string> shortage_of(const MemoryPlan& plan) {
-  if (!plan.available || plan.total() <= *plan.available) return std::nullopt;
-  return "The model needs " + std::to_string(plan.total()) + " bytes of memory; " +
-         std::to_string(*plan.available) +
-         " are available. Ask for a shorter context or fewer sequences, end what else uses the memory, or "
-         "take a "
-         "smaller model.";
+Result<MemoryPlan> plan_memory(const EngineFlags& flags, const ModelFile& file, Backend& backend,
+                               const UsableMemory& usable) {
+  const Result<ModelConfig> config = read_config(file, flags.architecture);
+  if (!config.ok()) return config.error();
+  WeightCount count(backend);
+  const Result<DecoderSpec> spec = load_weights(file, *config, count, {});
+  if (!spec.ok()) return spec.error();
+  const Result<uint32_t> context = context_wanted(flags, *config);
+  if (!context.ok()) return context.error();
+  KvShape shape{.num_layers = config->num_layers,
+                .num_kv_heads = config->num_kv_heads,
+                .head_dim = config->head_dim,
+                .block_size = flags.block_size,
+                .num_blocks = 0,
+                .num_heads = config->num_heads,
+                .max_positions = *context};
+  const CacheSizes sizes(flags, backend, *spec, shape, config->sliding_window);
+  const uint64_t weights = count.weights_bytes();
+  if (const auto step = sizes.step_of(1); !step.ok())
+    return Error{step.error().exit_code, file.path() + ": " + step.error().message};
+  const Result<Blocks> blocks = blocks_of(flags, usable, weights, sizes);
+  if (!blocks.ok()) return blocks.error();
+  if (const auto checked = check_context(flags, *blocks, sizes); !checked.ok()) return checked.error();
+
+  const auto num_blocks = static_cast<uint32_t>(std::min<uint64_t>(blocks->count, sizes.useful_blocks()));
+  MemoryPlan plan{.max_model_len = sizes.context_of(num_blocks),
+                  .num_blocks = num_blocks,
+                  .shape = shape,
+                  .process = usable.process,
+                  .weights = weights,
+                  .kv_cache = num_blocks * sizes.block_bytes(),
+                  .step = *sizes.step_of(num_blocks),
+                  .requests = 0,
+                  .available = usable.available};
+  plan.shape.num_blocks = num_blocks;
+  plan.shape.max_positions = plan.max_model_len;
+  if (!usable.of_device) plan.requests = reserve_beside(plan.total());
+  return plan;
+}
+
+std::optional<Error> shortage_of(const MemoryPlan& plan) {
+  if (!plan.available || plan.needed() <= *plan.available) return std::nullopt;
+  return Error{ExitCode::kSystem,
+               "The model needs " + std::to_string(plan.needed()) + " bytes of memory: " +
+                   std::to_string(plan.weights) + " for weights, " + std::to_string(plan.kv_cache) +
+                   " for a KV cache of " + std::to_string(uint64_t{plan.num_blocks} * plan.shape.block_size) +
+                   " tokens, " + std::to_string(plan.step.total()) + " for a step and " +
+                   std::to_string(plan.requests) + " for requests; " + std::to_string(*plan.available) +
+                   " are available. Ask for a shorter context, a smaller KV cache or fewer sequences, end "
+                   "what else uses the memory, or take a smaller model.",
+               MemoryShortage{plan.needed(), plan.available}};
 }
 
 }  // namespace runnel

@@ -1,35 +1,58 @@
-// How much memory a runner would take with a model, without reading the model's weights.
+// How much memory a runner takes with a model, and how large its KV cache becomes. All of it is computed
+// before anything is allocated, and no weight is read, so a model that does not fit is refused before its
+// load. The order is: the memory that may be used, weights, KV cache and with it the context, and then what
+// depends on the context.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
-#include "runner/commands/loaded_model.h"
-#include "runner/formats/model_files.h"
+#include "runner/backend/backend.h"
+#include "runner/formats/model_file.h"
 #include "runner/result.h"
 
 namespace runnel {
 
-struct MemoryPlan {
-  std::string device;
-  uint32_t max_model_len;  // tokens of prompt and answer together
-  uint32_t max_num_seqs;
-  // In bytes, on the device.
-  uint64_t weights;                   // of the tensors, as they are loaded
-  uint64_t kv_cache;                  // as it is reserved
-  uint64_t step;                      // allocated for the computation of a step
-  std::optional<uint64_t> available;  // free memory; none: unknown
+struct EngineFlags;
 
-  uint64_t total() const { return weights + kv_cache + step; }
+// Part of the memory that is kept for what requests add: their tokens, the bookkeeping of blocks, frames.
+constexpr uint64_t kReserveShare = 32;  // it is 1 / kReserveShare of all memory
+constexpr uint64_t kMinReserveBytes = uint64_t{4} << 20;
+
+// The memory of the device, or of this process where the device uses the system's memory.
+struct UsableMemory {
+  std::optional<uint64_t> available;  // bytes that can be taken now; nothing: unknown
+  uint64_t process = 0;               // bytes that this process holds already; 0 on a device
+  std::optional<uint64_t> of_device;  // all bytes of a device with memory of its own, used or free
 };
 
-// Does all that serving begins with, on a backend that gets one row of each type of matrix, and one block of
-// the cache. Fails as load() does: with the reason why the model cannot be served.
-Result<MemoryPlan> plan_memory(const EngineFlags& flags, const ModelFiles& files,
-                               const BackendFactory& factory);
+UsableMemory usable_memory(const EngineFlags& flags, Backend& backend);
 
-// Why the plan does not fit; nothing if it fits or the free memory is unknown.
-std::optional<std::string> shortage_of(const MemoryPlan& plan);
+struct MemoryPlan {
+  uint32_t max_model_len;  // tokens of prompt and answer together
+  uint32_t num_blocks;
+  KvShape shape;
+  // In bytes.
+  uint64_t process;  // see UsableMemory
+  uint64_t weights;
+  uint64_t kv_cache;
+  StepMemory step;
+  uint64_t requests;                  // kept for them; 0 on a device
+  std::optional<uint64_t> available;  // see UsableMemory
+
+  // What is still to be taken.
+  uint64_t needed() const { return weights + kv_cache + step.total() + requests; }
+  uint64_t total() const { return process + needed(); }
+};
+
+// Fails with kUsage for flags that contradict each other or the model, and with kBadModel as load() does. The
+// plan may exceed the available memory.
+Result<MemoryPlan> plan_memory(const EngineFlags& flags, const ModelFile& file, Backend& backend,
+                               const UsableMemory& usable);
+
+// kSystem with all figures if the plan exceeds the available memory. Nothing if it fits, or if the available
+// memory is unknown.
+std::optional<Error> shortage_of(const MemoryPlan& plan);
 
 }  // namespace runnel

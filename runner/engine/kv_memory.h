@@ -12,9 +12,11 @@ namespace runnel {
 
 class KvMemory {
  public:
-  // Maps the memory for a cache of this shape. If it has one of the same shape but for the number of blocks,
-  // that number is kept: the runner before has chosen it. Fails with kTryAgain if the memory is too small,
-  // and with kSystem.
+  // Blocks of the cache that another process has left there, if it is of this shape but for their number;
+  // otherwise 0.
+  static uint32_t kept_blocks(const SealedMemory& memory, KvIndexShape shape);
+  // Maps the memory for a cache of this shape. Fails with kTryAgain if the memory is too small, and with
+  // kSystem.
   static Result<std::unique_ptr<KvMemory>> open(const SealedMemory& memory, const KvIndexShape& shape);
 
   KvIndex& index() { return index_; }

@@ -20,15 +20,10 @@ class ForwardPass {
 Result<std::unique_ptr<Model>> Decoder::create(const ModelConfig& config, DecoderSpec spec, Backend& backend,
                                                const StepLimits& limits) {
   std::unique_ptr<Decoder> decoder(new Decoder(config, std::move(spec), backend));
-  decoder->limit_positions(config.max_positions);
+  for (RopeSpec& rope : decoder->spec_.ropes)
+    if (config.max_positions <= rope.max_short_positions) rope.frequencies = rope.short_frequencies;
   if (const auto prepared = backend.prepare(decoder->spec_, limits); !prepared) return prepared.error();
   return std::unique_ptr<Model>(std::move(decoder));
-}
-
-void Decoder::limit_positions(uint32_t max_positions) {
-  config_.max_positions = max_positions;
-  for (RopeSpec& rope : spec_.ropes)
-    if (max_positions <= rope.max_short_positions) rope.frequencies = rope.short_frequencies;
 }
 
 void Decoder::forward(Batch& batch, const BetweenLayers& between_layers) {

@@ -20,7 +20,6 @@ class Decoder final : public Model {
                                                const StepLimits& limits);
 
   const ModelConfig& config() const override { return config_; }
-  void limit_positions(uint32_t max_positions) override;
   void forward(Batch& batch, const BetweenLayers& between_layers) override;
   LogitRows& logits(std::span<const HeadRow> rows) override { return backend_.head(spec_.head, rows); }
   std::vector<float> states(std::span<const uint32_t> rows) override {

@@ -48,9 +48,6 @@ class Model {
   virtual ~Model() = default;
 
   virtual const ModelConfig& config() const = 0;
-  // No sequence will have more positions than this, which is at most config().max_positions. Must be followed
-  // by Backend::allocate_kv.
-  virtual void limit_positions(uint32_t) {}
 
   // Called between two layers. It may cut sequences off the end of the batch: rows of different sequences do
   // not see each other, so the remaining rows are computed as if the others had never been there.

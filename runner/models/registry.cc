@@ -45,16 +45,23 @@ std::string architecture_names() {
   return names;
 }
 
+Result<DecoderSpec> load_weights(const ModelFile& file, const ModelConfig& config, Backend& backend,
+                                 const LoadProgressFn& progress) {
+  WeightLoader loader(file, backend, progress);
+  DecoderSpec spec = find_architecture(config.architecture)->spec(config, loader);
+  if (const Result<void> loaded = loader.finish(); !loaded) return loaded.error();
+  return spec;
+}
+
 Result<std::unique_ptr<Model>> load_model(const ModelFile& file, std::string_view expected_architecture,
                                           uint32_t max_positions, Backend& backend, const StepLimits& limits,
                                           const LoadProgressFn& progress) {
   Result<ModelConfig> config = read_config(file, expected_architecture);
   if (!config) return config.error();
   if (max_positions != 0) config->max_positions = std::min(max_positions, config->context_length);
-  WeightLoader loader(file, backend, progress);
-  DecoderSpec spec = find_architecture(config->architecture)->spec(*config, loader);
-  if (const Result<void> loaded = loader.finish(); !loaded) return loaded.error();
-  Result<std::unique_ptr<Model>> model = Decoder::create(*config, std::move(spec), backend, limits);
+  Result<DecoderSpec> spec = load_weights(file, *config, backend, progress);
+  if (!spec) return spec.error();
+  Result<std::unique_ptr<Model>> model = Decoder::create(*config, *std::move(spec), backend, limits);
   if (!model) return Error{model.error().exit_code, file.path() + ": " + model.error().message};
   return model;
 }

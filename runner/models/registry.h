@@ -20,6 +20,10 @@ Result<std::unique_ptr<Model>> load_model(const ModelFile& file, std::string_vie
                                           uint32_t max_positions, Backend& backend, const StepLimits& limits,
                                           const LoadProgressFn& progress);
 
+// Gives the file's weights to the backend. Returns what is computed with them. Fails as load_model does.
+Result<DecoderSpec> load_weights(const ModelFile& file, const ModelConfig& config, Backend& backend,
+                                 const LoadProgressFn& progress);
+
 // Reads and checks the hyper-parameters alone, which is the first step of load_model.
 Result<ModelConfig> read_config(const ModelFile& file, std::string_view expected_architecture);
 

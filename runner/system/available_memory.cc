@@ -24,6 +24,14 @@ std::optional<uint64_t> AvailableMemory::bytes() const {
   return least;
 }
 
+std::optional<uint64_t> AvailableMemory::total_bytes() const {
+  const std::optional<uint64_t> kib = meminfo_.number("MemTotal:");
+  if (!kib) return std::nullopt;
+  uint64_t least = *kib * 1024;
+  for (const Limited& cgroup : cgroups_) least = std::min(least, cgroup.max.number("").value_or(least));
+  return least;
+}
+
 std::optional<uint64_t> AvailableMemory::Limited::bytes_left() const {
   const std::optional<uint64_t> limit = max.number("");  // no number: "max"
   const std::optional<uint64_t> in_use = used.number("");

@@ -18,6 +18,8 @@ class AvailableMemory {
   // Bytes that are free or can be freed: the least of MemAvailable and of what each cgroup leaves. Nothing
   // without /proc/meminfo.
   std::optional<uint64_t> bytes() const;
+  // Bytes that this process and all others could have: the least of MemTotal and the limits of its cgroups.
+  std::optional<uint64_t> total_bytes() const;
 
  private:
   // A cgroup that may have a limit.

@@ -1,6 +1,5 @@
 #include "runner/system/process_memory.h"
 
-#include <malloc.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -19,6 +18,11 @@ std::optional<uint64_t> bytes_of_status(std::string_view field) {
   return *kib * 1024;
 }
 
+const AvailableMemory& memory_of_system() {
+  static const AvailableMemory memory;
+  return memory;
+}
+
 uint64_t address_space_limit() {
   rlimit limit;
   return getrlimit(RLIMIT_AS, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
@@ -34,17 +38,13 @@ Result<uint64_t> private_memory_bytes() {
                "/proc/self/status has no RssAnon and RssShmem, the memory of this process."};
 }
 
-std::optional<uint64_t> reserved_memory_bytes() {
-  const std::optional<uint64_t> mapped = bytes_of_status("\nVmSize:");
-  if (!mapped) return std::nullopt;
-  const struct mallinfo2 heap = mallinfo2();
-  return *mapped - (heap.arena - heap.uordblks);
+std::optional<uint64_t> total_memory_bytes() {
+  return memory_of_system().total_bytes();
 }
 
 std::optional<uint64_t> available_memory_bytes() {
-  static const AvailableMemory memory;
   static const uint64_t limit = address_space_limit();
-  const std::optional<uint64_t> of_system = memory.bytes();
+  const std::optional<uint64_t> of_system = memory_of_system().bytes();
   const std::optional<uint64_t> used = bytes_of_status("\nVmSize:");
   if (!of_system || !used) return std::nullopt;
   return std::min(*of_system, limit - std::min(limit, *used));

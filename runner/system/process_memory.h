@@ -19,8 +19,8 @@ Result<uint64_t> private_memory_bytes();
 // as above.
 std::optional<uint64_t> available_memory_bytes();
 
-// Bytes that this process has reserved: all that is mapped, whether written to or not, minus the free part of
-// its heap. Nothing without /proc.
-std::optional<uint64_t> reserved_memory_bytes();
+// The most that available_memory_bytes() can be, whatever else is running: the machine's memory within the
+// limits of the cgroups. Nothing without /proc. The first call opens files that stay open, as above.
+std::optional<uint64_t> total_memory_bytes();
 
 }  // namespace runnel

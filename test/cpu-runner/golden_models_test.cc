@@ -111,7 +111,7 @@ TEST_CASE("each architecture has vectors of the same bits however they are compu
     for (const auto& [name, pooling] : kPoolings) {
       CAPTURE(name);
       const std::vector<float> wanted = plain.embed(ids, pooling, kChunk);
-      REQUIRE(same_bits({plain.embed(ids, pooling, 1)}, {wanted}));
+      REQUIRE(same_bits(Logits{plain.embed(ids, pooling, 1)}, Logits{wanted}));
       for (const Kernels* kernels : usable_kernels()) {
         CAPTURE(kernels->name);
         CpuHarness other(q8_0_path(model), {.num_threads = 3,
@@ -119,7 +119,7 @@ TEST_CASE("each architecture has vectors of the same bits however they are compu
                                             .isa = kernels->name,
                                             .shuffle_seed = 7,
                                             .max_positions = model.max_positions});
-        REQUIRE(same_bits({other.embed(ids, pooling, 17)}, {wanted}));
+        REQUIRE(same_bits(Logits{other.embed(ids, pooling, 17)}, Logits{wanted}));
       }
     }
   }

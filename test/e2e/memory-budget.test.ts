@@ -28,10 +28,14 @@ interface Event {
   readonly step?: { readonly outputs: readonly { readonly finish_reason?: string }[] };
 }
 
-/** Sends a prompt that needs every block of the cache. There is room for one more token, not for five. */
+/**
+ * Sends a prompt that needs every block of the cache, and whose rows all need their logits. There is room for one more token,
+ * not for five.
+ */
 function fill(runner: ChildProcess, numTokens: number): void {
   const token_ids = Array.from({ length: numTokens }, (_, index) => 100 + index);
-  runner.stdin?.write(`${JSON.stringify({ generate: { request_id: 1, token_ids, max_tokens: 5 } })}\n`);
+  const generate = { request_id: 1, token_ids, max_tokens: 5, prompt_logprobs: 1 };
+  runner.stdin?.write(`${JSON.stringify({ generate })}\n`);
 }
 
 const test = suite('memory budget');

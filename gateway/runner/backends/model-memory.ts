@@ -40,9 +40,14 @@ const schema = z.object({
   obstacle: z.string().max(4096).transform(escapeControls).nullable(),
   device: z.string().max(256).transform(escapeControls).optional(),
   max_model_len: z.int().min(1).optional(),
+  num_kvcache_blocks: z.int().min(1).optional(),
+  process_bytes: bytes.optional(),
   weights_bytes: bytes.optional(),
   kv_cache_bytes: bytes.optional(),
-  step_bytes: bytes.optional(),
+  rows_bytes: bytes.optional(),
+  attention_bytes: bytes.optional(),
+  logits_bytes: bytes.optional(),
+  requests_bytes: bytes.optional(),
   memory_bytes: bytes.optional(),
   available_bytes: bytes.optional(),
 });
@@ -55,19 +60,18 @@ export interface InspectionParams {
   readonly context: number | undefined;
   /** Sequences at once, each of that many tokens. */
   readonly batch: number;
-  /** Number of the CUDA device; undefined: the runner's default. */
-  readonly gpuDevice: number | undefined;
+  /** The device, and what the memory depends on. */
+  readonly flags: readonly string[];
 }
 
 /** runner: path of the binary. Returns a sentence if the runner gives no answer. */
 export async function inspectBy(
   runner: string,
-  { model, context, batch, gpuDevice }: InspectionParams,
+  { model, context, batch, flags }: InspectionParams,
 ): Promise<RunnerInspection | string> {
   const args = ['inspect', '--json', '--model', model, '--max-num-seqs', String(batch)];
-  args.push('--kv-cache-bytes', UNBOUNDED_BYTES);
+  args.push('--kv-cache-bytes', UNBOUNDED_BYTES, ...flags);
   if (context !== undefined) args.push('--max-model-len', String(context));
-  if (gpuDevice !== undefined) args.push('--gpu-device', String(gpuDevice));
   return inspection(runner, args);
 }
 

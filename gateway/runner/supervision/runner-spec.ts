@@ -55,9 +55,17 @@ interface LaunchFacts {
   readonly device: bigint;
 }
 
+/** The size of the KV cache of runners of one kind. */
+export interface CacheSize {
+  /** As RunnerInfo.kind. */
+  readonly kind: string;
+  readonly numBlocks: number;
+}
+
 /** Starts runners of one kind, for any model. */
 export interface RunnerLauncher {
-  command(slot: LaunchedModel): RunnerCommand;
+  /** cache: the size that runners of that kind are to have, unless the settings say one. */
+  command(slot: LaunchedModel, cache: CacheSize | undefined): RunnerCommand;
   /** What is known about the choice of backend; absent: there was no choice. */
   status?(): BackendStatus;
   /** Awaited before each start. Resolves with the launcher to use instead, if it is another one. Must not reject. */
@@ -71,25 +79,32 @@ export interface RunnerLauncher {
 
 /**
  * The spec of runners that `launch` starts for the model in `slot`. onRead: the slot has read the model file as it is now, and a
- * runner is about to be started for it.
+ * runner is about to be started for it. planned: the cache of the first runner; absent: the runner decides.
  */
 export function specOf(
   slot: LaunchedModel,
   launch: RunnerLauncher,
   events: { onRead(): void; onReady(info: RunnerInfo, launch: RunnerLauncher): void },
+  planned?: CacheSize,
 ): Required<RunnerSpec> {
-  const specBy = (next: RunnerLauncher | undefined) => next && specOf(slot, next, events);
+  const specBy = (next: RunnerLauncher | undefined) => next && specOf(slot, next, events, planned);
+  // A runner that follows another one has its cache, however much memory is free now: it has room for every open stream.
+  let cache = planned;
+  let cacheOf: string | undefined;
   return {
     prepare: async () => {
       await slot.refresh();
       events.onRead();
       return specBy(await launch.prepare?.());
     },
-    command: () => launch.command(slot),
+    command: () =>
+      launch.command(slot, cacheOf === undefined || cacheOf === slot.current?.file ? cache : undefined),
     modelPath: slot.path,
     modelIdentity: () => slot.identity(),
     contextLength: () => slot.current?.contextLength,
     onReady: (info) => {
+      cache = { kind: info.kind, numBlocks: info.numBlocks };
+      cacheOf = slot.current?.file;
       events.onReady(info, launch);
       launch.onReady?.(info);
     },

@@ -59,7 +59,8 @@ TEST_CASE("a plan has each split of each row and KV head once, and room for its 
     const AttentionShape shape = shape_of(queries_per_kv * num_kv_heads, num_kv_heads, window);
     const AttentionPlan plan = plan_of(batch, shape, num_threads);
 
-    REQUIRE(plan.num_partials() <= AttentionPlan::max_partials(num_threads, queries_per_kv, kMaxPositions));
+    REQUIRE(plan.num_partials() <= AttentionPlan::max_partials(num_threads, shape.num_heads, num_kv_heads,
+                                                               batch.num_rows(), kMaxPositions));
     std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> times;  // by row, KV head and split
     for (const AttentionPlan::Chunk& chunk : plan.chunks()) {
       const AttentionPlan::Group& group = plan.groups()[chunk.group];
@@ -101,6 +102,23 @@ TEST_CASE("attention is not split where a split gains nothing") {
   CHECK(num_cut(plan_of(batch_of({{3584, 512}}), shape_of(9, 3), 2)) == 0);
   CHECK(num_cut(plan_of(batch_of(std::vector<std::pair<uint32_t, uint32_t>>(32, {2000, 1})), shape_of(9, 3),
                         2)) == 0);
+}
+
+TEST_CASE("no more sequences are cut than keep all threads busy, the longest ones") {
+  std::vector<std::pair<uint32_t, uint32_t>> shares(6, {4000, 1});
+  shares[3].first = 5000;
+  const AttentionPlan plan = plan_of(batch_of(shares), shape_of(32, 8), 12);
+  CHECK(num_cut(plan) == 2);  // with 16 KV heads, beside 32 whole ones
+  for (const AttentionPlan::Group& group : plan.groups())
+    if (group.first_position == 5000) CHECK(group.is_cut());
+}
+
+TEST_CASE("partial sums have room for rows of the longest sequence that threads can share") {
+  CHECK(AttentionPlan::max_partials(1, 32, 8, 256, 131072) == 0);
+  CHECK(AttentionPlan::max_partials(2, 32, 8, 256, 131072) == 6 * 32 * 512);
+  CHECK(AttentionPlan::max_partials(64, 32, 8, 256, 131072) == 8 * 6 * 32 * 512);
+  CHECK(AttentionPlan::max_partials(64, 32, 8, 4, 131072) == 4 * 32 * 512);
+  CHECK(AttentionPlan::max_partials(64, 32, 8, 256, 257) == 8 * 6 * 32 * 2);
 }
 
 TEST_CASE("a long sequence among short ones is cut, and begins first") {

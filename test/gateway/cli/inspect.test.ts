@@ -25,11 +25,16 @@ const answer = {
   tensors: { Q8_0: { tensors: 3, bytes: 1_900_000 } },
   device: 'stand-in',
   max_model_len: 512,
+  num_kvcache_blocks: 64,
+  process_bytes: 500_000,
   weights_bytes: 1_900_000,
   kv_cache_bytes: 3_000_000,
-  step_bytes: 100_000,
-  memory_bytes: 5_000_000,
-  available_bytes: 6_000_000,
+  rows_bytes: 300_000,
+  attention_bytes: 200_000,
+  logits_bytes: 100_000,
+  requests_bytes: 4_000_000,
+  memory_bytes: 10_000_000,
+  available_bytes: 11_000_000,
   obstacle: null,
 };
 
@@ -51,7 +56,8 @@ function inspect(directory: Directory, output: string, status: number, ...args: 
 test('inspect prints what the file and the runner report', async () => {
   const directory = temporaryDirectory();
   const output = JSON.stringify(answer);
-  const { exitCode, stdout } = await inspect(directory, output, 0, '--context', '512', '--batch', '4');
+  const more = ['--context', '512', '--batch', '4', '--threads', '3', '--kv-cache-type', 'q8_0'];
+  const { exitCode, stdout } = await inspect(directory, output, 0, ...more);
   assert.is(exitCode, 0);
   assert.equal(stdout.trimEnd().split('\n').slice(1), [
     'architecture  llama, 1.5 million parameters',
@@ -61,12 +67,21 @@ test('inspect prints what the file and the runner report', async () => {
     'norms         root mean square',
     'tokenizer     gguf-bpe, pre-tokenizer smollm, 272 tokens',
     'chat template generation prompt',
-    'memory        5.0 MB of 6.0 MB available for 4 requests of 512 tokens: weights 1.9 MB, KV cache 3.0 MB, a step 0.1 MB',
+    '- process     0.5 MB',
+    '- weights     1.9 MB',
+    '- KV cache    3.0 MB for 4 requests of 512 tokens',
+    '- a step      0.6 MB: rows 0.3 MB, attention 0.2 MB, logits 0.1 MB',
+    '- requests    4.0 MB',
+    'memory        10.0 MB; fits into the 11.5 MB that it may use',
     'runs here     yes, by cpu-runner on stand-in',
   ]);
   const args = readFileSync(directory.path('arguments'), 'utf8');
   assert.match(args, `inspect --json --model ${TINY_MODEL} --max-num-seqs 4`);
   assert.match(args, '--max-model-len 512');
+  assert.match(args, '--threads 3 --kv-cache-type q8_0');
+  const large = JSON.stringify({ ...answer, available_bytes: 9_000_000, obstacle: 'It does not fit.' });
+  const lines = (await inspect(directory, large, 0)).stdout.split('\n');
+  assert.ok(lines.includes('memory        10.0 MB; does not fit into the 9.5 MB that it may use'));
 });
 
 test('windows, scaled positions, experts and norms are printed', async () => {

@@ -54,4 +54,17 @@ test('what decides the packed weights is in their key, and nothing else', async 
   slot.close();
 });
 
+test('the cache that is to follow another one is named, unless a setting says the size, or it is of another kind', () => {
+  const cached = (kind: 'cpu' | 'cuda', ...flags: string[]) => {
+    const config = readConfig(['--model', 'm.gguf', ...flags], {});
+    const { args } = runnerCommand(kind, config, new ModelSlot('m.gguf'), { kind: 'cpu', numBlocks: 77 });
+    return args.join(' ').includes('--num-kvcache-blocks 77');
+  };
+  assert.ok(cached('cpu'));
+  assert.ok(cached('cpu', '--max-model-len', '99'));
+  assert.not(cached('cuda'));
+  for (const flag of ['--kv-cache-bytes', '--num-kvcache-blocks', '--memory-bytes'])
+    assert.not(cached('cpu', flag, '9000'), flag);
+});
+
 test.run();

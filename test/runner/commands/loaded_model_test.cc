@@ -9,7 +9,7 @@
 
 #include "cpu-runner/cpu_backend.h"
 #include "cpu-runner/memory.h"
-#include "runner/commands/memory_budget.h"
+#include "runner/commands/memory_plan.h"
 #include "runner/system/process_memory.h"
 #include "test/fixtures/golden_models.h"
 #include "test/fixtures/sequences.h"

@@ -13,9 +13,10 @@ namespace {
 
 using Files = std::map<std::string, std::string>;
 
-// What is available in a system with these files besides a MemAvailable of 8,000 KiB. files: contents by
-// path.
-std::optional<uint64_t> available_with(const Files& files) {
+// Calls read with the memory of a system with these files besides a MemTotal of 16,000 KiB and a MemAvailable
+// of 8,000 KiB. files: contents by path.
+template <typename Read>
+std::optional<uint64_t> read_with(const Files& files, const Read& read) {
   const test::TemporaryFolder folder;
   const auto write = [&](const std::string& path, const std::string& content) {
     const std::filesystem::path file = folder.path() + path;
@@ -24,7 +25,15 @@ std::optional<uint64_t> available_with(const Files& files) {
   };
   write("/proc/meminfo", "MemTotal:  16000 kB\nMemFree:  4000 kB\nMemAvailable:    8000 kB");
   for (const auto& [path, content] : files) write(path, content);
-  return AvailableMemory(folder.path()).bytes();
+  return read(AvailableMemory(folder.path()));
+}
+
+std::optional<uint64_t> available_with(const Files& files) {
+  return read_with(files, [](const AvailableMemory& memory) { return memory.bytes(); });
+}
+
+std::optional<uint64_t> total_with(const Files& files) {
+  return read_with(files, [](const AvailableMemory& memory) { return memory.total_bytes(); });
 }
 
 constexpr uint64_t kOfSystem = 8000 * 1024;
@@ -43,6 +52,16 @@ TEST_CASE("available memory: without a cgroup it is what the system says") {
   CHECK(available_with({}) == kOfSystem);
   const test::TemporaryFolder empty;
   CHECK_FALSE(AvailableMemory(empty.path()).bytes());
+  CHECK_FALSE(AvailableMemory(empty.path()).total_bytes());
+}
+
+TEST_CASE("available memory: in all it is that of the machine within the limits, whatever is used") {
+  CHECK(total_with({}) == 16000 * 1024);
+  CHECK(total_with(in_v2("5000000", "2000000", "")) == 5'000'000);
+  CHECK(total_with(in_v2("max", "2000000", "")) == 16000 * 1024);
+  Files files = in_v2("5000000", "2000000", "");
+  files["/sys/fs/cgroup/kube.slice/memory.max"] = "4000000";
+  CHECK(total_with(files) == 4'000'000);
 }
 
 TEST_CASE("available memory: a cgroup leaves its limit minus what is used and cannot be freed") {
