@@ -1,4 +1,3 @@
-import type { Config } from '../config/config.ts';
 import { backendOf, type RunnerConfig } from '../config/runner-settings.ts';
 import { UsageError } from '../errors/exit-code.ts';
 import { AutoBackend, fallbackEvent } from '../runner/backends/auto-backend.ts';
