@@ -173,9 +173,6 @@ void add_cpu_flags(CLI::App& command, EngineFlags& flags) {
       ->type_name("N")
       ->check(CLI::Range(3, kMaxDescriptor))
       ->group(kKvCache);
-  command.add_flag("--clear-kv", flags.clear_kv, "Begin with an empty cache there")
-      ->needs(command.get_option("--kv-fd"))
-      ->group(kKvCache);
   command
       .add_option("--runners", flags.num_runners,
                   "Runners with this model on this machine; each takes an equal part of the memory at most")
@@ -553,12 +550,8 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
   CLI::App& replay_app =
       *app.add_subcommand("replay", "Compute a session again that serve --record recorded");
   if (!uses_gpu) {
-    CLI::App& memory_command = *app.add_subcommand(
-        "memory", "Make memory for KV caches, print its descriptors, and hold it until stdin ends");
-    memory_command.add_option("--count", flags.kv_memory.count, "Number of caches")
-        ->check(CLI::Range(1u, kMaxKvMemories))
-        ->capture_default_str()
-        ->group(kKvCache);
+    app.add_subcommand("memory",
+                       "Make memory for a KV cache, print its descriptor, and hold it until stdin ends");
   }
   CLI::App& synth_command = *app.add_subcommand("synth", "Write a model file of random weights");
   for (CLI::App* command : {&generate_command, &score_command, &checkpoint_command, &inspect_command,

@@ -35,7 +35,6 @@ struct Flags {
   GapFlags gap;
   ServeFlags serve;
   ReplayFlags replay;
-  KvMemoryFlags kv_memory;
   SynthFlags synth;
   CheckpointFlags checkpoint;
   std::string tokens_file;  // of score

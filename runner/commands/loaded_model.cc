@@ -92,9 +92,6 @@ Result<void> EngineFlags::open_kv_memory() {
   Result<SealedMemory> memory = SealedMemory::inherit(kv_fd, "--kv-fd");
   if (!memory.ok()) return memory.error();
   kv_memory = std::make_shared<SealedMemory>(*std::move(memory));
-  if (clear_kv) {
-    if (const auto cleared = kv_memory->clear(); !cleared.ok()) return cleared;
-  }
   held_bytes += memory_of(kv_memory->descriptor());
   return {};
 }

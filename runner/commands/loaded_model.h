@@ -58,7 +58,6 @@ struct EngineFlags {
   KvType kv_cache_type = KvType::kF16;
   // Descriptor of memory for the KV cache that outlives this process; -1: the cache is the process's own.
   int kv_fd = -1;
-  bool clear_kv = false;                              // what an earlier process has left there is not used
   std::shared_ptr<SealedMemory> kv_memory = nullptr;  // by open_kv_memory()
   // Bytes of weights and KV cache that other processes have left in the files that this one was given. They
   // take no more memory.
@@ -79,8 +78,8 @@ struct EngineFlags {
   // before the sandbox is entered. Fails as MemoryFile::open_sealed() does. If the system has no files in
   // memory, stderr says so, and weights_file stays empty.
   Result<void> open_weights_file();
-  // Sets kv_memory as kv_fd says, and clears it if clear_kv says so. Must be called before the sandbox is
-  // entered. Fails as SealedMemory::inherit() does.
+  // Sets kv_memory as kv_fd says. Must be called before the sandbox is entered. Fails as
+  // SealedMemory::inherit() does.
   Result<void> open_kv_memory();
   // Sets the defaults of a GPU that differ: it has more to do at once, and memory of its own.
   void set_gpu_defaults();

@@ -4,24 +4,19 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <vector>
+#include <cstdint>
 
 #include "runner/system/sealed_memory.h"
 
 namespace runnel {
 
-Result<void> hold_kv_memory(const KvMemoryFlags& flags, int input, std::ostream& out) {
+Result<void> hold_kv_memory(int input, std::ostream& out) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const auto num_bytes =
       static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  std::vector<SealedMemory> memories;
-  for (uint32_t i = 0; i < flags.count; ++i) {
-    Result<SealedMemory> memory = SealedMemory::create("runnel-kv", num_bytes);
-    if (!memory.ok()) return memory.error();
-    memories.push_back(*std::move(memory));
-    out << memories.back().descriptor() << '\n';
-  }
-  out.flush();
+  const Result<SealedMemory> memory = SealedMemory::create("runnel-kv", num_bytes);
+  if (!memory.ok()) return memory.error();
+  out << memory->descriptor() << std::endl;
   char ignored;
   while (read(input, &ignored, 1) > 0) {
   }

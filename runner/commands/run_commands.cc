@@ -156,8 +156,7 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
     if (factory.uses_gpu() && app.got_subcommand("devices"))
       return factory.report_devices(flags.json, std::cout);
     if (app.got_subcommand("replay")) return replay_command(flags.replay, factory, std::cout);
-    if (!factory.uses_gpu() && app.got_subcommand("memory"))
-      return hold_kv_memory(flags.kv_memory, STDIN_FILENO, std::cout);
+    if (!factory.uses_gpu() && app.got_subcommand("memory")) return hold_kv_memory(STDIN_FILENO, std::cout);
     if (app.got_subcommand("synth")) return synth(flags.synth, std::cout, std::cerr);
     return inspect(flags.engine, factory, flags.json, std::cout);
   });

@@ -70,12 +70,6 @@ SealedMemory::~SealedMemory() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-Result<void> SealedMemory::clear() {
-  constexpr int kMode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-  if (fallocate(descriptor_, kMode, 0, static_cast<off_t>(num_bytes_)) == 0) return {};
-  return system_error("The system does not clear shared memory");
-}
-
 Result<SharedMapping> SealedMemory::map(uint64_t offset, uint64_t num_bytes, Access access) const {
   RUNNEL_CHECK(num_bytes > 0 && offset <= num_bytes_ && num_bytes <= num_bytes_ - offset);
   const int protection = access == Access::kWrite ? PROT_READ | PROT_WRITE : PROT_READ;

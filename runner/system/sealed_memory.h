@@ -43,8 +43,6 @@ class SealedMemory {
 
   int descriptor() const { return descriptor_; }
   uint64_t num_bytes() const { return num_bytes_; }
-  // Makes all bytes zero and gives their pages back, whoever has them mapped. Fails with kSystem.
-  Result<void> clear();
   // Maps a part, which must lie within the memory and begin at a page. Fails with kSystem.
   Result<SharedMapping> map(uint64_t offset, uint64_t num_bytes, Access access) const;
 

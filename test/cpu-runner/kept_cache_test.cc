@@ -245,17 +245,6 @@ TEST_CASE("kept cache: a cache that is taken over keeps its size and its context
   runners.live(kToTheEnd);
 }
 
-TEST_CASE("kept cache: one that is to be cleared gives nothing, and its memory is free") {
-  KeptRunners runners;
-  runners.add_streams(2, 60);
-  runners.live(20);
-  runners.flags.clear_kv = true;
-  runners.live(0);
-  CHECK(runners.num_adopted == 0);
-  const auto mapped = runners.memory().map(uint64_t{2} << 20, 20 * 2048, SealedMemory::Access::kRead);
-  CHECK(std::ranges::all_of(mapped->bytes(), [](std::byte value) { return value == std::byte{0}; }));
-}
-
 TEST_CASE("kept cache: a descriptor that is no memory of fixed size is refused by name") {
   EngineFlags flags;
   flags.kv_fd = 999;

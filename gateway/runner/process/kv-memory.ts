@@ -1,6 +1,6 @@
 /**
- * Memory for KV caches that outlive their runners. Node cannot make it: a runner program does, and holds it until its
- * descriptors have been opened here.
+ * Memory for a KV cache that outlives its runners. Node cannot make it: a runner program does, and holds it until its
+ * descriptor has been opened here.
  */
 import { close, constants, openSync } from 'node:fs';
 import { escapeControls } from '../../system/printable.ts';
@@ -10,11 +10,11 @@ import { scrubEnvironment, startProgram } from '../../system/start-program.ts';
 const MAX_WAIT_MS = 10_000;
 const MAX_OUTPUT_BYTES = 4096;
 
-/** runner: path of the program. count: how many memories. Resolves with their descriptors. Rejects with a sentence. */
-export type MakeKvMemory = (runner: string, count: number) => Promise<readonly number[]>;
+/** runner: path of the program. Resolves with the descriptor. Rejects with a sentence. */
+export type MakeKvMemory = (runner: string) => Promise<number>;
 
-export const makeKvMemory: MakeKvMemory = async (runner, count) => {
-  const child = startProgram(runner, ['memory', '--count', String(count)], {
+export const makeKvMemory: MakeKvMemory = async (runner) => {
+  const child = startProgram(runner, ['memory'], {
     stdin: 'pipe',
     reject: false,
     extendEnv: false,
@@ -23,19 +23,19 @@ export const makeKvMemory: MakeKvMemory = async (runner, count) => {
     killSignal: 'SIGKILL',
     maxBuffer: MAX_OUTPUT_BYTES,
   });
-  const opened: number[] = [];
+  let opened: number | undefined;
   try {
     const { pid } = child;
     if (pid !== undefined)
       for await (const line of child) {
-        opened.push(openSync(`/proc/${pid}/fd/${Number(line)}`, constants.O_RDWR));
-        if (opened.length === count) child.stdin.end();
+        opened ??= openSync(`/proc/${pid}/fd/${Number(line)}`, constants.O_RDWR);
+        child.stdin.end();
       }
-    if (opened.length === count) return opened;
+    if (opened !== undefined) return opened;
     const { stderr, originalMessage, exitCode } = await child;
     throw new Error(stderr || originalMessage || `it exited with status ${exitCode}`);
   } catch (error) {
-    closeKvMemory(opened);
+    if (opened !== undefined) closeKvMemory(opened);
     child.kill();
     const reason = escapeControls(error instanceof Error ? error.message : String(error));
     throw new Error(`${runner} memory made no memory for KV caches: ${reason}`);
@@ -43,6 +43,6 @@ export const makeKvMemory: MakeKvMemory = async (runner, count) => {
 };
 
 /** Freeing gigabytes takes the system a while, so it is not done on the event loop. */
-export function closeKvMemory(descriptors: readonly number[]): void {
-  for (const descriptor of descriptors) close(descriptor, () => {});
+export function closeKvMemory(descriptor: number): void {
+  close(descriptor, () => {});
 }

@@ -19,7 +19,7 @@ import {
 } from '../runner.ts';
 import { AdmissionLimits, type OpenLimits } from './admission-limits.ts';
 import type { RunnerCrash } from './exit-policy.ts';
-import { KeptCaches } from './kept-caches.ts';
+import { KeptCache } from './kept-cache.ts';
 import { Quarantine } from './quarantine.ts';
 import { RollingReplacement } from './replacement.ts';
 import { RequestScheduler } from './request-scheduler.ts';
@@ -49,7 +49,7 @@ export class RunnerPool implements Runner {
   readonly #supervisors: readonly RunnerSupervisor[];
   readonly #replacement: RollingReplacement;
   readonly #weights: SharedWeights;
-  readonly #caches: KeptCaches;
+  readonly #caches: readonly KeptCache[];
   /** The supervisor whose runner became ready last. */
   #newest: RunnerSupervisor;
   #stopped: Promise<void> | undefined;
@@ -78,9 +78,11 @@ export class RunnerPool implements Runner {
     this.#weights = new SharedWeights((reason) => {
       options.log({ level: 'warn', event: 'weights_dropped', reason });
     });
-    this.#caches = new KeptCaches(numRunners, (index, reason) => {
+    this.#caches = Array.from({ length: numRunners }, (_, index) => {
       const numbered = numRunners === 1 ? {} : { runner: index };
-      options.log({ level: 'info', event: 'kv_cache_dropped', ...numbered, reason });
+      return new KeptCache((reason) =>
+        options.log({ level: 'info', event: 'kv_cache_dropped', ...numbered, reason }),
+      );
     });
     this.#supervisors = Array.from({ length: numRunners }, (_, index) => this.#supervisorOf(index));
     this.#replacement = new RollingReplacement(this.#supervisors, options);
@@ -112,7 +114,7 @@ export class RunnerPool implements Runner {
       },
       isWanted: () => this.#stopped === undefined || this.#scheduler.isWanted(index),
     };
-    const supervisor = new RunnerSupervisor(options, events, this.#weights, this.#caches.place(index));
+    const supervisor = new RunnerSupervisor(options, events, this.#weights, this.#caches[index] as KeptCache);
     return supervisor;
   }
 
@@ -185,7 +187,7 @@ export class RunnerPool implements Runner {
     this.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
     await Promise.all(this.#supervisors.map((supervisor) => supervisor.end()));
     this.#weights.close();
-    this.#caches.close();
+    for (const cache of this.#caches) cache.close();
   }
 
   assertAcceptsRequests(caller = ANONYMOUS): void {

@@ -13,7 +13,7 @@ import {
   type RunnerCrash,
 } from './exit-policy.ts';
 import { watchFiles } from './file-watch.ts';
-import type { KeptCache } from './kept-caches.ts';
+import type { KeptCache } from './kept-cache.ts';
 import { LoadLog, PlaceStatus } from './place-status.ts';
 import { Replacement } from './replacement.ts';
 import { Backoff, type NextStart, Restarts } from './restarts.ts';
