@@ -217,7 +217,9 @@ TEST_CASE("kv index: a death at any instruction of a block manager leaves nothin
   if (num_changes) CHECK(num_found > 1000);
 }
 
-TEST_CASE("kv memory: the next process keeps the number of blocks, and other contents bring their own") {
+TEST_CASE(
+    "kv memory: the next process finds the number of blocks that it has to keep, and other contents bring "
+    "their own") {
   const Result<SealedMemory> memory = SealedMemory::create("test", uint64_t{64} << 20);
   REQUIRE(memory.ok());
   KvIndexShape shape = KeptBlocks().shape;
@@ -228,18 +230,21 @@ TEST_CASE("kv memory: the next process keeps the number of blocks, and other con
     std::ranges::fill((*first)->blocks(), std::byte{7});
     (*first)->index().publish(15, content_of(1));
   }
-  shape.num_blocks = 5;
+  CHECK(KvMemory::kept_blocks(*memory, shape) == shape.num_blocks);
   {
     const auto next = KvMemory::open(*memory, shape);
     REQUIRE(next.ok());
-    CHECK((*next)->index().num_blocks() == 16);
     CHECK(has_entry((*next)->index(), 15, content_of(1)));
     CHECK((*next)->blocks()[100] == std::byte{7});
   }
+  shape.num_blocks = 5;
+  CHECK(KvMemory::kept_blocks(*memory, shape) == KeptBlocks().shape.num_blocks);
   shape.contents = "another model";
+  CHECK(KvMemory::kept_blocks(*memory, shape) == 0);
   const auto other = KvMemory::open(*memory, shape);
   REQUIRE(other.ok());
   CHECK((*other)->index().num_blocks() == 5);
+  CHECK((*other)->index().is_empty(3));
 }
 
 TEST_CASE("kv memory: one that is too small is refused by name") {
