@@ -35,14 +35,14 @@ export const makeKvMemory: MakeKvMemory = async (runner) => {
     const { stderr, originalMessage, exitCode } = await child;
     throw new Error(stderr || originalMessage || `it exited with status ${exitCode}`);
   } catch (error) {
-    if (opened !== undefined) closeKvMemory(opened);
+    if (opened !== undefined) closeMemory(opened);
     child.kill();
     const reason = escapeControls(error instanceof Error ? error.message : String(error));
     throw new Error(`${runner} memory made no memory for KV caches: ${reason}`);
   }
 };
 
-/** Freeing gigabytes takes the system a while, so it is not done on the event loop. */
-export function closeKvMemory(descriptor: number): void {
+/** Closes a file in memory. Freeing gigabytes takes the system a while, so it is not done on the event loop. */
+export function closeMemory(descriptor: number): void {
   close(descriptor, () => {});
 }

@@ -3,7 +3,7 @@
  * runner in the place goes on with what the dead one has computed. The gateway only holds the descriptor.
  */
 import type { Timer } from '../../system/clock.ts';
-import { closeKvMemory, type MakeKvMemory, makeKvMemory } from '../process/kv-memory.ts';
+import { closeMemory, type MakeKvMemory, makeKvMemory } from '../process/kv-memory.ts';
 import { passing, type RunnerCommand } from '../process/process.ts';
 import type { Death } from './exit-policy.ts';
 
@@ -81,7 +81,7 @@ export class KeptCache {
   }
 
   #free(): void {
-    if (this.#descriptor !== undefined) closeKvMemory(this.#descriptor);
+    if (this.#descriptor !== undefined) closeMemory(this.#descriptor);
     this.#descriptor = undefined;
     this.#maker = undefined;
     this.#isUsed = false;

@@ -2,8 +2,9 @@
  * The weights of a model as its first runner has packed them: a sealed file in memory (docs/protocol.md, "Shared weights"), which
  * outlives that runner. The gateway only holds its descriptor, and passes it to the runners that are started after it.
  */
-import { close, closeSync, constants, openSync, readlinkSync } from 'node:fs';
+import { closeSync, constants, openSync, readlinkSync } from 'node:fs';
 import type { Timer } from '../../system/clock.ts';
+import { closeMemory } from '../process/kv-memory.ts';
 import { passing, type RunnerCommand } from '../process/process.ts';
 import type { Death } from './exit-policy.ts';
 
@@ -97,8 +98,7 @@ export class SharedWeights {
   /** Runners that have the weights keep them. */
   close(): void {
     if (this.#held === undefined) return;
-    // Freeing gigabytes takes the system a while, so it is not done on the event loop.
-    close(this.#held.descriptor, () => {});
+    closeMemory(this.#held.descriptor);
     this.#held = undefined;
   }
 
