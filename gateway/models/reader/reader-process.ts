@@ -3,10 +3,12 @@
  * ChatTemplateError or ModelFileError if the same job would fail again, ReaderProcessError if the machine or somebody who killed
  * the process is the cause.
  */
+
 import { type ChildProcess, type ForkOptions, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { bundleOf } from '../../bundle.js';
 import { ModelFileError } from '../../errors/model-file-error.ts';
+import { messageOf } from '../../errors/thrown.ts';
 import { ChatTemplateError } from '../../prompt/chat-template.ts';
 import { processorMsOf } from '../../system/process-stat.ts';
 import { withSpawnReserve } from '../../system/spawn-reserve.ts';
@@ -236,7 +238,7 @@ function excess(job: Job, phase: Phase, verb: 'takes' | 'needs', limit: string):
 }
 
 function notStarted(error: unknown): string {
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = messageOf(error);
   return `The model's reader, a process of the gateway, could not be started: ${reason}.`;
 }
 

@@ -2,7 +2,9 @@
  * Memory for a KV cache that outlives its runners. Node cannot make it: a runner program does, and holds it until its
  * descriptor has been opened here.
  */
+
 import { close, constants, openSync } from 'node:fs';
+import { messageOf } from '../../errors/thrown.ts';
 import { escapeControls } from '../../system/printable.ts';
 import { scrubEnvironment, startProgram } from '../../system/start-program.ts';
 
@@ -37,7 +39,7 @@ export const makeKvMemory: MakeKvMemory = async (runner) => {
   } catch (error) {
     if (opened !== undefined) closeMemory(opened);
     child.kill();
-    const reason = escapeControls(error instanceof Error ? error.message : String(error));
+    const reason = escapeControls(messageOf(error));
     throw new Error(`${runner} memory made no memory for KV caches: ${reason}`);
   }
 };

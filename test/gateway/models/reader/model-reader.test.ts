@@ -186,7 +186,7 @@ test('conversations beyond the limit get a retriable error', async () => {
   const renders = Array.from({ length: 4 }, () => render(template, 'x'));
   const error = await unavailable(render(template, 'one too many'));
   assert.match(error.message, '4 texts and conversations already wait');
-  assert.ok(error.retryAfterSec >= 1);
+  assert.ok(error.retryAfterSec);
   assert.equal(await within(patienceMs, 'The others', Promise.all(renders)), ['x', 'x', 'x', 'x']);
   template.close();
 });
