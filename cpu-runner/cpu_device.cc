@@ -1,10 +1,10 @@
 #include "cpu-runner/cpu_device.h"
+#include "runner/system/memory.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 
-#include "cpu-runner/memory.h"
 
 namespace runnel {
 

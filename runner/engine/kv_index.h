@@ -1,4 +1,4 @@
-// The index of a KV cache that outlives its runner. Cache and index lie in one memory (SealedMemory), which
+// The index of a KV cache that outlives its runner. Cache and index lie in one memory (MemoryFile), which
 // the next runner maps again, so that its BlockManager knows the blocks that the dead runner has filled. The
 // index is only written to and read back at the start: a running BlockManager trusts its own memory.
 //
@@ -30,7 +30,6 @@
 #include <vector>
 
 #include "runner/result.h"
-#include "runner/system/sealed_memory.h"
 
 namespace runnel {
 
