@@ -1,10 +1,10 @@
 #include "cpu-runner/cpu_device.h"
-#include "runner/system/memory.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 
+#include "runner/system/memory.h"
 
 namespace runnel {
 

@@ -92,6 +92,15 @@ Result<void> EngineFlags::open_kv_memory() {
   if (!memory.ok()) return memory.error();
   kv_memory = std::make_shared<MemoryFile>(*std::move(memory));
   held_bytes += memory_of(kv_memory->descriptor());
+  kv_sources = std::make_shared<KvSources>();
+  for (const int descriptor : kv_from) {
+    Result<MemoryFile> other = MemoryFile::inherit(descriptor, "--kv-from", Seals::kSize);
+    if (other.ok()) {
+      kv_sources->add(static_cast<uint32_t>(descriptor), *std::move(other));
+    } else {
+      std::fprintf(stderr, "%s Its blocks are computed again.\n", other.error().message.c_str());
+    }
+  }
   return {};
 }
 
@@ -156,10 +165,12 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
                                                  .positions_per_row = positions_per_row(config),
                                                  .speculation = flags.speculation,
                                                  .window = config.sliding_window,
-                                                 .kv_index = kv ? &kv->index() : nullptr},
+                                                 .kv_index = kv ? &kv->index() : nullptr,
+                                                 .kv_sources = kv ? flags.kv_sources.get() : nullptr},
                                    .num_mask_threads = flags.num_threads};
   auto engine = std::make_unique<Engine>(**model, engine_config);
   return LoadedModel{.kv_memory = std::move(kv),
+                     .kv_sources = flags.kv_sources,
                      .backend = std::move(backend),
                      .file = *std::move(file),
                      .model = *std::move(model),

@@ -7,10 +7,12 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "runner/backend/backend.h"
 #include "runner/engine/engine.h"
 #include "runner/engine/kv_mapping.h"
+#include "runner/engine/kv_sources.h"
 #include "runner/formats/model_file.h"
 #include "runner/models/model.h"
 #include "runner/models/registry.h"
@@ -59,7 +61,10 @@ struct EngineFlags {
   KvType kv_cache_type = KvType::kF16;
   // Descriptor of memory for the KV cache that outlives this process; -1: the cache is the process's own.
   int kv_fd = -1;
-  std::shared_ptr<MemoryFile> kv_memory = nullptr;  // by open_kv_memory()
+  std::vector<int> kv_from = {};  // descriptors of other runners' memory of that kind
+  // By open_kv_memory(); kv_sources is null without kv_memory.
+  std::shared_ptr<MemoryFile> kv_memory = nullptr;
+  std::shared_ptr<KvSources> kv_sources = nullptr;
   // Bytes of weights and KV cache that other processes have left in the files that this one was given. They
   // take no more memory.
   uint64_t held_bytes = 0;
@@ -79,8 +84,8 @@ struct EngineFlags {
   // before the sandbox is entered. Fails as MemoryFile::inherit() does. If the system has no files in
   // memory, stderr says so, and weights_file stays empty.
   Result<void> open_weights_file();
-  // Sets kv_memory as kv_fd says. Must be called before the sandbox is entered. Fails as
-  // MemoryFile::inherit() does.
+  // Sets kv_memory and kv_sources as kv_fd and kv_from say. Must be called before the sandbox is entered.
+  // Fails as MemoryFile::inherit() does for kv_fd; of kv_from, stderr says what cannot be used.
   Result<void> open_kv_memory();
   // Sets the defaults of a GPU that differ: it has more to do at once, and memory of its own.
   void set_gpu_defaults();
@@ -99,6 +104,7 @@ Result<ModelFile> read_model_file(const EngineFlags& flags);
 
 struct LoadedModel {
   std::unique_ptr<KvMapping> kv_memory;  // null: the backend has the memory of the KV cache
+  std::shared_ptr<KvSources> kv_sources;
   std::unique_ptr<Backend> backend;
   ModelFile file;
   std::unique_ptr<Model> model;

@@ -9,15 +9,15 @@ constexpr const char* kPurpose = "the KV cache";
 // A block may lie in pages of this size.
 constexpr uint64_t kBlocksAlignment = Memory::kHugePageBytes;
 
-uint64_t aligned(uint64_t bytes) {
-  return (bytes + kBlocksAlignment - 1) / kBlocksAlignment * kBlocksAlignment;
-}
-
 uint64_t needed_bytes(const KvIndexShape& shape) {
-  return aligned(KvIndexView::index_bytes(shape)) + shape.num_blocks * shape.block_bytes;
+  return KvMapping::blocks_offset(shape) + shape.num_blocks * shape.block_bytes;
 }
 
 }  // namespace
+
+uint64_t KvMapping::blocks_offset(const KvIndexShape& shape) {
+  return (KvIndexView::index_bytes(shape) + kBlocksAlignment - 1) / kBlocksAlignment * kBlocksAlignment;
+}
 
 uint32_t KvMapping::kept_blocks(const MemoryFile& memory, KvIndexShape shape) {
   if (memory.bytes() < KvIndexView::kHeaderBytes) return 0;
@@ -35,11 +35,10 @@ Result<std::unique_ptr<KvMapping>> KvMapping::open(const MemoryFile& memory, con
                                           std::to_string(needed) +
                                           ". Give it more, or make the cache smaller."};
   }
-  const uint64_t blocks_offset = aligned(KvIndexView::index_bytes(shape));
-  Result<Memory> index = Memory::map(memory, 0, blocks_offset, Access::kWrite, kPurpose);
+  const uint64_t offset = blocks_offset(shape);
+  Result<Memory> index = Memory::map(memory, 0, offset, Access::kWrite, kPurpose);
   if (!index.ok()) return index.error();
-  Result<Memory> blocks =
-      Memory::map(memory, blocks_offset, needed - blocks_offset, Access::kWrite, kPurpose);
+  Result<Memory> blocks = Memory::map(memory, offset, needed - offset, Access::kWrite, kPurpose);
   if (!blocks.ok()) return blocks.error();
   return std::unique_ptr<KvMapping>(new KvMapping(*std::move(index), *std::move(blocks), shape));
 }

@@ -12,6 +12,8 @@ namespace runnel {
 
 class KvMapping {
  public:
+  // Where the blocks of such a cache begin.
+  static uint64_t blocks_offset(const KvIndexShape& shape);
   // Blocks of the cache that another process has left there, if it is of this shape but for their number;
   // otherwise 0.
   static uint32_t kept_blocks(const MemoryFile& memory, KvIndexShape shape);

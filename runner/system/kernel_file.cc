@@ -14,8 +14,7 @@ constexpr size_t kMaxFileBytes = 8192;
 
 }  // namespace
 
-KernelFile::KernelFile(const std::string& path)
-    : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+KernelFile::KernelFile(const std::string& path) : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
 
 std::optional<uint64_t> KernelFile::number(std::string_view behind) const {
   std::array<char, kMaxFileBytes> buffer;

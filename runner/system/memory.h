@@ -1,6 +1,6 @@
-// Memory that is mapped directly from the kernel, for weights and the KV cache: zeroed memory of this process,
-// or a part of a file in memory. Parts that nobody writes to take no memory, and all memory that belongs to no
-// file is returned to the system on release.
+// Memory that is mapped directly from the kernel, for weights and the KV cache: zeroed memory of this
+// process, or a part of a file in memory. Parts that nobody writes to take no memory, and all memory that
+// belongs to no file is returned to the system on release.
 #pragma once
 
 #include <cstddef>
