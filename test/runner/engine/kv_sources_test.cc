@@ -105,6 +105,35 @@ TEST_CASE("kv sources: a text of another salt is not found") {
   CHECK(taken_over(only, coming(text_of(1, 18))) == 0);
 }
 
+TEST_CASE("kv sources: texts whose hashes collide are told apart by salt and by what comes before them") {
+  const BlockManager::Hash of_ids_alone = [](std::optional<uint64_t>, std::span<const uint32_t> token_ids) {
+    return hash_block(std::nullopt, token_ids);
+  };
+  const KeptBlocks cache(16);
+  {
+    KeptLife life(cache, 0, nullptr, of_ids_alone);
+    for (const uint32_t first : {1u, 50u}) {
+      Sequence text = text_of(first, 9, "a");
+      life.fill(text);
+      life.manager.deallocate(text);
+    }
+  }
+  const MemoryFile file = file_with(cache);
+  const KvSources sources = sources_with(file);
+  const auto num_taken = [&](Sequence text) {
+    const KeptBlocks own(16);
+    KeptLife life(own, 0, &sources, of_ids_alone);
+    return take_over(life, text);
+  };
+  CHECK(num_taken(coming(text_of(1, 9, "a"))) == 8);
+  CHECK(num_taken(coming(text_of(1, 9, "b"))) == 0);
+  CHECK(num_taken(coming(text_of(1, 9))) == 0);
+  // The first block of one text, and the second of the other.
+  Sequence mixed = coming(text_of(50, 9, "a"));
+  std::ranges::copy(count_from(5, 4), mixed.token_ids.begin() + 4);
+  CHECK(num_taken(mixed) == 4);
+}
+
 TEST_CASE("kv sources: what is here already is not copied, and what follows it is") {
   const MemoryFile file = file_with(cache_with(text_of(1, 30), 20));
   const KvSources sources = sources_with(file);
