@@ -1,25 +1,37 @@
-import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { join, relative } from 'node:path';
+import { createHash } from 'node:crypto';
+import {
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { BUNDLE, digestOf, isBundleCurrent, MANIFEST, sourceAt } from '../gateway/bundle.js';
 import { bundlePlayground } from './bundle-playground.ts';
+import { type Program, writeCodeCache } from './code-cache.ts';
 import { bundleOptions, NATIVE_PACKAGE, ROOT, sourceUrls } from './source-urls.ts';
 
 /** Builds the bundle of gateway/bundle.js, the playground's page, and a file with the licences of the packages in them. */
 
 const OUTDIR = fileURLToPath(BUNDLE);
 const PROGRAMS = ['gateway/main.ts', 'gateway/models/reader/reader-program.ts'];
+const LOADER = 'cached-code.cjs';
 /** The files that determine the bundle besides the sources in it. */
 const RECIPE = [
   'deploy/bundle-gateway.ts',
   'deploy/bundle-playground.ts',
+  'deploy/cached-code.cjs',
+  'deploy/code-cache.ts',
   'deploy/source-urls.ts',
   'package-lock.json',
 ];
 const PLAYGROUND = 'playground';
-/** The prefix of the names of files that several programs, or single commands of a program, load. */
-const PART = 'part-';
 
 /** Does nothing if the bundle is up to date. */
 export async function bundleGateway(): Promise<void> {
@@ -28,12 +40,14 @@ export async function bundleGateway(): Promise<void> {
     ...bundleOptions,
     entryPoints: PROGRAMS,
     entryNames: '[name]',
-    // Splitting lets each program and each command load only what it needs.
-    splitting: true,
-    chunkNames: `${PART}[hash]`,
     outdir: OUTDIR,
     plugins: [sourceUrls(OUTDIR)],
     write: false,
+    // V8 takes cached code only of scripts, which modules are not.
+    format: 'cjs',
+    supported: { 'dynamic-import': false },
+    define: { 'import.meta.url': 'bundleUrl', 'import.meta.resolve': 'urlOfPackage' },
+    banner: { js: META },
   });
   const page = await bundlePlayground();
   const inputs = [...new Set([...Object.keys(metafile.inputs), ...page.inputs])].sort();
@@ -44,20 +58,47 @@ export async function bundleGateway(): Promise<void> {
 
   mkdirSync(join(OUTDIR, PLAYGROUND), { recursive: true });
   rmSync(join(OUTDIR, MANIFEST), { force: true });
-  const outputs = new Map(outputFiles.map(({ path, text }) => [relative(OUTDIR, path), text]));
-  // Programs are replaced last, when the parts that they import exist.
-  const isPart = (name: string) => name.startsWith(PART);
-  const order = [...outputs.keys()].sort((a, b) => Number(isPart(b)) - Number(isPart(a)));
-  for (const name of order) replace(name, outputs.get(name) as string);
-  for (const name of readdirSync(OUTDIR)) if (isPart(name) && !outputs.has(name)) rmSync(join(OUTDIR, name));
+  copyFileSync(join(ROOT, 'deploy', LOADER), join(OUTDIR, LOADER));
+  const codes = outputFiles.map(({ path, text }) => codeOf(basename(path, '.js') as Program, inAscii(text)));
+  for (const { name, code } of codes) replace(name, code);
+  // A program is replaced last, when the code that it names exists. A start that comes before its cache does without.
+  for (const { program, start } of codes) replace(`${program}.cjs`, start);
+  const names = [LOADER, ...codes.flatMap(({ program, name }) => [`${program}.cjs`, name, `${name}.cache`])];
+  for (const name of readdirSync(OUTDIR))
+    if (CODE.test(name) && !names.includes(name)) rmSync(join(OUTDIR, name));
   // index.html is replaced last, when the files that it names exist.
   for (const { name, text } of page.files.toReversed()) replace(join(PLAYGROUND, name), text);
-  const names = page.files.map(({ name }) => name);
+  const pageNames = page.files.map(({ name }) => name);
   for (const name of readdirSync(join(OUTDIR, PLAYGROUND)))
-    if (!names.includes(name)) rmSync(join(OUTDIR, PLAYGROUND, name));
+    if (!pageNames.includes(name)) rmSync(join(OUTDIR, PLAYGROUND, name));
   const packages = copyNativePackage();
   replace('LICENSES.txt', licencesOf([...inputs.filter(isPackage), ...packages]));
+  for (const { program, name } of codes) writeCodeCache(program, name);
   replace(MANIFEST, JSON.stringify({ sources, digest }));
+}
+
+/** What stands for import.meta. */
+const META = `const { pathToFileURL } = require('node:url');
+const bundleUrl = pathToFileURL(__filename).href;
+const urlOfPackage = (name) => pathToFileURL(require.resolve(name)).href;`;
+
+/** The names of files that have code or its cache. */
+const CODE = /\.(c?js|cache)$/;
+
+/**
+ * The code of a program, and the file that starts it. V8 compares only the length of the code with that of its cache, so the
+ * name of both has a digest of the code.
+ */
+function codeOf(program: Program, code: string) {
+  const name = `${program}-${createHash('sha256').update(code).digest('hex').slice(0, 16)}.cjs`;
+  const run = `run(compile('${name}'), '${name}')`;
+  const started = program === 'main' ? `exports.main = ${run}.main;` : `${run};`;
+  return { program, name, code, start: `const { compile, run } = require('./${LOADER}');\n${started}\n` };
+}
+
+/** esbuild leaves other characters in regular expressions and comments, and an escape means the same there. */
+function inAscii(code: string): string {
+  return code.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
 /** Replaces a file atomically: a program that starts meanwhile reads either the old file or the new one. */

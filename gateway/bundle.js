@@ -3,9 +3,10 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 /**
- * The bundled programs of the gateway (main and reader-program): one file each, and the parts that they share or load later. They start six times faster than the sources. `make` builds them by deploy/bundle-gateway.ts. A
- * bundle is used only if it was made of exactly the sources that lie here, so an edit always takes effect. An installation has
- * no sources, and nothing is compared.
+ * The bundled programs of the gateway (main and reader-program): one file of code each, V8's cache of its compilation, and a
+ * file that runs both. They start ten times faster than the sources. `make` builds them by deploy/bundle-gateway.ts. A bundle
+ * is used only if it was made of exactly the sources that lie here, so an edit always takes effect. An installation has no
+ * sources, and nothing is compared.
  */
 
 const ROOT = new URL('../', import.meta.url);
@@ -28,7 +29,7 @@ export const MANIFEST = 'manifest.json';
  */
 export function bundleOf(program) {
   const hasSources = existsSync(new URL('gateway/main.ts', ROOT));
-  return hasSources && !isBundleCurrent() ? undefined : fileURLToPath(new URL(`${program}.js`, BUNDLE));
+  return hasSources && !isBundleCurrent() ? undefined : fileURLToPath(new URL(`${program}.cjs`, BUNDLE));
 }
 
 /**

@@ -1,6 +1,7 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { Config } from '../config/config.ts';
+import { messageOf } from '../errors/thrown.ts';
 import type { Jobs } from '../jobs/jobs.ts';
 import { Journal, type JournalBounds, type JournalOptions } from '../journal/journal.ts';
 import { setCallerSecret } from '../server/guard/caller.ts';
@@ -21,7 +22,7 @@ export async function openDefaultJournal(jobs: Jobs, config: Config, log: Log): 
   try {
     await openJournal(jobs, folder, config, log);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     const msg = `No journal is kept in ${folder}, so durable jobs are refused; --journal-dir names another folder. ${reason}`;
     log.warn({ event: 'journal_off', msg });
   }
@@ -56,7 +57,7 @@ export async function openJournal(jobs: Jobs, folder: string, config: Config, lo
 function reportsOf(folder: string, log: Log): Pick<JournalOptions, 'onFailed' | 'onDamaged' | 'onDropped'> {
   return {
     onFailed: (error) => {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       const msg = `The journal in ${folder} cannot be written: ${reason}. Running jobs continue, but they are lost when this process ends.`;
       log.error({ event: 'journal_failed', msg });
     },

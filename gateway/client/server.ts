@@ -2,7 +2,8 @@ import { once } from 'node:events';
 import { Agent, type IncomingMessage, request } from 'node:http';
 import { Agent as TlsAgent, request as tlsRequest } from 'node:https';
 import * as z from 'zod';
-import { ExitCode, UnavailableError } from '../errors/exit-code.ts';
+import { ExitCode } from '../errors/exit-code.ts';
+import { UnavailableError } from '../errors/unavailable-error.ts';
 import { escapeControls } from '../system/printable.ts';
 
 /** The limit of an answer that is read as a whole. */

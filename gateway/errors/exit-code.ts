@@ -29,11 +29,6 @@ export function refuse(faults: readonly string[]): void {
   if (faults.length > 0) throw new UsageError(faults.join('\n'));
 }
 
-/** A service that a command needs does not answer. The message says which. */
-export class UnavailableError extends Error {
-  override readonly name = 'UnavailableError';
-}
-
 /** The server cannot listen where it should. The message says why, and what to do. */
 export class BindError extends Error {
   override readonly name = 'BindError';

@@ -1,9 +1,13 @@
-/** Something could not be done now, for a reason that has nothing to do with the request. Sending it again may help. */
+/**
+ * Something that a request or a command needs is not there now, for a reason that has nothing to do with what was asked. Asking again
+ * may help. The message says what it is.
+ */
 export class UnavailableError extends Error {
   override readonly name = 'UnavailableError';
-  readonly retryAfterSec: number;
+  /** Undefined: nobody knows when. */
+  readonly retryAfterSec: number | undefined;
 
-  constructor(message: string, retryAfterSec: number) {
+  constructor(message: string, retryAfterSec?: number) {
     super(message);
     this.retryAfterSec = retryAfterSec;
   }

@@ -1,4 +1,5 @@
 import { ApiError, shown } from '../errors/api-error.ts';
+import { messageOf } from '../errors/thrown.ts';
 import type { Thinking, ThinkingLimitFacts } from '../generation/thinking-parser.ts';
 import type { JournalEntry } from '../journal/entry.ts';
 import type { Journal, JournalStats } from '../journal/journal.ts';
@@ -350,10 +351,6 @@ function factsOf({ maxTokens, endIds }: ThinkingLimit, thinking: Thinking | unde
   if (thinking === undefined) throw new Error('a limit of thinking needs an answer that thinks');
   const { isOpen, format } = thinking;
   return { maxTokens, endIds, thinking: { isOpen, format: { begin: format.begin, end: format.end } } };
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 function jobIdInUse(id: string): ApiError {

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { messageOf } from '../errors/thrown.ts';
 import { type Clock, systemClock, type Timer } from '../system/clock.ts';
 import {
   bytesOf,
@@ -23,7 +24,7 @@ import {
   unpackStart,
 } from './records.ts';
 import { NoRoom, type RoomBounds, roomFor } from './room.ts';
-import { JournalStore, type Write } from './store.ts';
+import { JournalStore, type Store, type Write } from './store.ts';
 import type { TokenLogContent } from './token-log.ts';
 
 /**
@@ -51,6 +52,8 @@ export interface JournalOptions extends JournalBounds {
   /** Milliseconds since 1970. */
   readonly now: () => number;
   readonly clock?: Clock;
+  /** Opens the store in the folder; by default that on the disk. */
+  readonly openStore?: (folder: string) => Promise<Store>;
   /** Called once, when nothing can be written any more. */
   readonly onFailed: (error: unknown) => void;
   /** Called for a job that cannot be read. key: where it is stored. */
@@ -89,7 +92,7 @@ export interface KeptJob {
 }
 
 export class Journal {
-  readonly #store: JournalStore;
+  readonly #store: Store;
   readonly #options: JournalOptions;
   readonly #clock: Clock;
   readonly #entries = new Map<string, Entry>();
@@ -104,7 +107,7 @@ export class Journal {
   /** The secret that callerOf() hashes API keys with. It stays the same as long as the folder exists. */
   #secret: Uint8Array = new Uint8Array();
 
-  private constructor(store: JournalStore, options: JournalOptions) {
+  private constructor(store: Store, options: JournalOptions) {
     this.#store = store;
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
@@ -123,7 +126,8 @@ export class Journal {
   }
 
   static async #open(folder: string, options: JournalOptions): Promise<Journal> {
-    const store = await JournalStore.open(folder);
+    const { openStore = JournalStore.open } = options;
+    const store = await openStore(folder);
     const journal = new Journal(store, options);
     try {
       await journal.#readAll(folder);
@@ -355,7 +359,7 @@ export class Journal {
         } else if (key.endsWith('z')) current.endedMs = unpackEnd(whole(value)).endedMs;
         if (current !== undefined) current.numBytes += numBytes;
       } catch (error) {
-        damaged.set(jobKey, error instanceof Error ? error.message : String(error));
+        damaged.set(jobKey, messageOf(error));
       }
     }
     for (const [key, reason] of damaged) {

@@ -3,6 +3,7 @@ import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:
 import { join } from 'node:path';
 import type { ClassicLevel } from 'classic-level';
 import { errorCodeOf } from '../errors/model-file-error.ts';
+import { causeOf, messageOf } from '../errors/thrown.ts';
 import { JournalError } from './journal-error.ts';
 
 /**
@@ -30,6 +31,12 @@ const LEVELDB_LOG = 'LOG';
 
 /** Sorts behind every key that begins with the prefix in front of it. */
 const LAST = '\uffff';
+
+/** What a journal needs of its store. */
+export type Store = Pick<
+  JournalStore,
+  'write' | 'range' | 'get' | 'remove' | 'hideFiles' | 'close' | 'numDroppedBytes'
+>;
 
 export class JournalStore {
   readonly #db: ClassicLevel<string, Uint8Array>;
@@ -146,8 +153,8 @@ function makePrivate(folder: string): void {
 }
 
 function openingError(folder: string, error: unknown): JournalError {
-  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
-  const reason = cause instanceof Error ? cause.message : String(cause);
+  const cause = causeOf(error);
+  const reason = messageOf(cause);
   if (errorCodeOf(cause) === 'LEVEL_LOCKED')
     return new JournalError(
       `The journal in ${folder} is used by another gateway: give each gateway its own folder (--journal-dir).`,

@@ -4,6 +4,7 @@
  * them finish first.
  */
 
+import { messageOf } from '../errors/thrown.ts';
 import type { Runner, RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import { RunnerPool, type RunnerPoolOptions } from '../runner/supervision/runner-pool.ts';
 import {
@@ -179,7 +180,7 @@ async function agreeOn(slot: ModelSlot, info: RunnerInfo): Promise<Model | strin
   try {
     await slot.refresh();
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return messageOf(error);
   }
   if (slot.current === undefined) return `The model ${slot.path} does not exist any more.`;
   return differenceOf(slot.current, info) ?? slot.current;

@@ -4,6 +4,7 @@
  * may begin and when the model must leave. A model that is alone has the memory for itself: it is loaded at the start and stays.
  */
 
+import { messageOf } from '../errors/thrown.ts';
 import {
   type GenerateRequest,
   GenerationError,
@@ -242,7 +243,7 @@ export class ModelLifecycle implements Runner {
       return this.model ?? this.#slot.current;
     } catch (error) {
       // If the tokenizer cannot be read, the model cannot be loaded either.
-      if (this.#phase === 'unloaded') this.#refuse(error instanceof Error ? error.message : String(error));
+      if (this.#phase === 'unloaded') this.#refuse(messageOf(error));
       return this.model;
     }
   }
@@ -264,7 +265,7 @@ export class ModelLifecycle implements Runner {
       this.#make();
     } catch (error) {
       // For example, because the runner's binary has been removed.
-      this.#refuse(error instanceof Error ? error.message : String(error));
+      this.#refuse(messageOf(error));
       return;
     }
     this.#loads.current?.pool.start();
@@ -333,7 +334,7 @@ export class ModelLifecycle implements Runner {
     try {
       return await this.#changeTo(loaded, { slot: await looked, launch });
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       const event = { level: 'error', event: 'model_change_failed', to: modelIdOf(path), reason } as const;
       this.#options.log(event);
       return reason;

@@ -2,7 +2,9 @@
  * A chat template as the model's reader runs it. A template is a program that came with a model file: it may loop, recurse or
  * fill the memory. At worst that ends the reader's process, never the gateway, which bounds the processor time from outside.
  */
+
 import { runInThisContext } from 'node:vm';
+import { messageOf } from '../errors/thrown.ts';
 import { ChatTemplateError } from './chat-template.ts';
 import { Template } from './jinja/interpreter.ts';
 
@@ -66,7 +68,7 @@ function bounded<Result>(what: string, step: () => Result): Result {
   } catch (error) {
     if (error instanceof RangeError && error.message.includes('call stack'))
       throw new ChatTemplateError(nestedTooDeep);
-    const message = error instanceof Error ? error.message : String(error);
+    const message = messageOf(error);
     throw new ChatTemplateError(`${what}: ${message.slice(0, errorCharsMax).replace(/\.?$/, '.')}`);
   }
 }

@@ -4,6 +4,7 @@
  */
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import * as z from 'zod';
 import { jsonText } from '../json/json-text.ts';
 import { crashKind, type RunnerCrash } from '../runner/supervision/exit-policy.ts';
 import { inSnakeCase, type Log } from './log.ts';
@@ -16,30 +17,59 @@ export const maxRequestsShown = 64;
 
 const OURS = /^crash-[\dTZ.-]+-\d+\.(json|frames)$/;
 
+const count = z.int().nullable();
+const text = z.string().nullable();
+const strings = z.array(z.string()).readonly();
+
+const crashedRequest = z.object({
+  request_id: z.int(),
+  prompt_tokens: z.int(),
+  emitted_tokens: z.int(),
+  strikes: z.int(),
+  max_tokens: z.int(),
+  temperature: z.number(),
+  top_k: z.int(),
+  top_p: z.number(),
+  min_p: z.number(),
+  repetition_penalty: z.number(),
+  presence_penalty: z.number(),
+  frequency_penalty: z.number(),
+  logit_biases: z.int(),
+  allowed_tokens: z.int(),
+  banned_tokens: z.int(),
+  /** A 64-bit integer. The JSON has all of its digits. */
+  seed: z.custom<object>().meta({ type: 'integer' }),
+});
+
 /** A report, with the names that clients see. */
-export interface CrashReport {
+export const crashReport = z.object({
   /** The name of the model, if there are several. */
-  readonly model?: string;
-  readonly time: string;
-  readonly reason: string;
-  readonly message: string;
-  readonly pid: number | null;
+  model: z.string().optional(),
+  time: z.string(),
+  reason: z.string(),
+  message: z.string(),
+  pid: count,
   /** The index of the runner, from 0, if there are several; null if there is one. */
-  readonly runner: number | null;
-  readonly start: number;
-  readonly exit_code: number | null;
-  readonly signal: string | null;
-  readonly phase: string | null;
-  readonly step: number;
-  readonly ready_for_ms: number | null;
-  readonly build: string | null;
-  readonly numerics_id: string | null;
-  readonly model_identity: string | null;
-  readonly command: readonly string[];
-  readonly stderr_tail: readonly string[];
-  readonly num_requests: number;
+  runner: count,
+  start: z.int(),
+  exit_code: count,
+  signal: text,
+  phase: text,
+  step: z.int(),
+  ready_for_ms: count,
+  build: text,
+  numerics_id: text,
+  model_identity: text,
+  command: strings,
+  stderr_tail: strings,
+  num_requests: z.int(),
+  requests: z.array(crashedRequest).readonly(),
+  recording: text,
+});
+
+export interface CrashReport extends Omit<z.infer<typeof crashReport>, 'requests'> {
+  /** As in the schema. */
   readonly requests: readonly object[];
-  readonly recording: string | null;
 }
 
 export interface CrashReportsOptions {

@@ -1,16 +1,18 @@
 import { spawnSync } from 'node:child_process';
 import { appendFileSync, cpSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { readerLimits } from '../../gateway/models/reader/messages.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 
 const test = suite('bundle');
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const tree = temporaryFolder().path;
-const PARTS = ['gateway', 'deploy', 'build/gateway', 'package.json', 'package-lock.json'];
+const MODEL = 'test/golden/tiny-llama-q8_0.gguf';
+const PARTS = ['gateway', 'deploy', 'build/gateway', 'package.json', 'package-lock.json', MODEL];
 const VERSION = (JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }).version;
 
 test.before(() => {
@@ -18,9 +20,10 @@ test.before(() => {
 });
 
 test.before.each(() => {
+  rmSync(join(tree, 'build'), { recursive: true, force: true });
   for (const part of PARTS) cpSync(join(ROOT, part), join(tree, part), { recursive: true });
   // Says that it is the bundle; what it is made of stays the same.
-  appendFileSync(join(tree, 'build/gateway/main.js'), "\nconsole.log('bundle');\n");
+  appendFileSync(join(tree, 'build/gateway/main.cjs'), "\nconsole.log('bundle');\n");
 });
 
 function version(): string {
@@ -35,6 +38,29 @@ function chosen(): string {
   const script = `import { bundleOf } from '${tree}/gateway/bundle.js'; process.stdout.write(bundleOf('main') ?? 'sources');`;
   const { stdout, stderr } = spawnSync('node', ['--input-type=module', '-e', script], { encoding: 'utf8' });
   return stdout + stderr;
+}
+
+/** The path of a program's code in the tree. */
+function codeFile(program: string): string {
+  const folder = join(tree, 'build/gateway');
+  const [name, ...others] = readdirSync(folder).filter(
+    (each) => each.startsWith(`${program}-`) && each.endsWith('.cjs'),
+  );
+  assert.equal(others, [], 'code of other sources goes');
+  return join(folder, name as string);
+}
+
+function codeOf(program: string): string {
+  return readFileSync(codeFile(program), 'utf8');
+}
+
+/** Whether V8 takes the cache of a program's code, in a process with these flags. */
+function takesCache(program: string, flags: readonly string[]): boolean {
+  const loader = join(tree, 'build/gateway/cached-code.cjs');
+  const script = `console.log(require('${loader}').compile('${basename(codeFile(program))}').cachedDataRejected)`;
+  const { stdout, stderr } = spawnSync('node', [...flags, '-e', script], { encoding: 'utf8' });
+  assert.match(stdout, /^(true|false|undefined)\n$/, stderr);
+  return stdout === 'false\n';
 }
 
 function bundle(): void {
@@ -60,7 +86,7 @@ test('a start takes the sources when one of them, or a package, is another than 
     appendFileSync(join(tree, source), change);
     assert.is(chosen(), 'sources', source);
     cpSync(join(ROOT, source), join(tree, source));
-    assert.is(chosen(), join(tree, 'build/gateway/main.js'), source);
+    assert.is(chosen(), join(tree, 'build/gateway/main.cjs'), source);
   }
   rmSync(join(tree, 'build/gateway/manifest.json'));
   assert.is(chosen(), 'sources', 'a bundle that is not whole');
@@ -72,14 +98,22 @@ test('a bundle is made anew when the sources are others, and only then', () => {
   appendFileSync(join(tree, 'gateway/main.ts'), "console.log('edited');\n");
   assert.is(version(), `edited\n${VERSION}\n`, 'by tsx');
   bundle();
-  assert.match(readFileSync(join(tree, 'build/gateway/main.js'), 'utf8'), 'console.log("edited")');
+  assert.match(codeOf('main'), 'console.log("edited")');
   rmSync(join(tree, 'gateway/main.ts'));
   assert.is(version(), `edited\n${VERSION}\n`, 'an installation has no sources');
 });
 
+test('V8 takes the cache of each program with the flags that the program is started with, and a start needs none', () => {
+  const heap = `--max-old-space-size=${readerLimits.heapMb}`;
+  assert.ok(takesCache('main', []));
+  assert.ok(takesCache('reader-program', [heap]));
+  assert.not(takesCache('main', [heap]));
+  rmSync(`${codeFile('main')}.cache`);
+  assert.is(version(), `bundle\n${VERSION}\n`);
+});
+
 test('the licence of every package in the bundle lies beside it', () => {
-  const bundled = readdirSync(join(ROOT, 'build/gateway')).filter((name) => name.endsWith('.js'));
-  const code = bundled.map((name) => readFileSync(join(ROOT, 'build/gateway', name), 'utf8')).join('\n');
+  const code = codeOf('main') + codeOf('reader-program');
   const licences = readFileSync(join(ROOT, 'build/gateway/LICENSES.txt'), 'utf8');
   const packages = new Set(
     [...code.matchAll(/^\s*\/\/ node_modules\/((?:@[^/\n]+\/)?[^/\n]+)/gm)].map(([, name]) => name as string),

@@ -89,7 +89,7 @@ test('installing again changes nothing, and the user’s configuration stays', (
     assert.ok(installed.includes(join(prefix, name)), name);
   for (const name of [
     'gateway/runnel.js',
-    'build/gateway/main.js',
+    'build/gateway/main.cjs',
     'build/gateway/playground/index.html',
     'build/gateway/LICENSES.txt',
   ])

@@ -6,61 +6,14 @@ import { UsageError } from '../../errors/exit-code.ts';
 import { ModelFileError } from '../../errors/model-file-error.ts';
 import { JSON_TYPE, jsonText } from '../../json/json-text.ts';
 import { json, type RouteDeps, type RouteGroup } from '../../server/route-group.ts';
-import type { CrashReport } from '../../telemetry/crash-reports.ts';
+import { crashReport } from '../../telemetry/crash-reports.ts';
 import { parseBody } from '../body.ts';
 import { readJson } from '../json.ts';
 import { nativeErrorBody, nativeErrorSchema } from '../native/events.ts';
 import { get, post } from '../route.ts';
 import { health, healthSchema, ready, readySchema } from './health.ts';
 
-const count = z.int().nullable();
-const text = z.string().nullable();
-const strings = z.array(z.string()).readonly();
-
-const crashedRequest = z.object({
-  request_id: z.int(),
-  prompt_tokens: z.int(),
-  emitted_tokens: z.int(),
-  strikes: z.int(),
-  max_tokens: z.int(),
-  temperature: z.number(),
-  top_k: z.int(),
-  top_p: z.number(),
-  min_p: z.number(),
-  repetition_penalty: z.number(),
-  presence_penalty: z.number(),
-  frequency_penalty: z.number(),
-  logit_biases: z.int(),
-  allowed_tokens: z.int(),
-  banned_tokens: z.int(),
-  /** A 64-bit integer. The JSON has all of its digits. */
-  seed: z.custom<object>().meta({ type: 'integer' }),
-});
-
-const crash = z.object({
-  model: z.string().optional(),
-  time: z.string(),
-  reason: z.string(),
-  message: z.string(),
-  pid: count,
-  runner: count,
-  start: z.int(),
-  exit_code: count,
-  signal: text,
-  phase: text,
-  step: z.int(),
-  ready_for_ms: count,
-  build: text,
-  numerics_id: text,
-  model_identity: text,
-  command: strings,
-  stderr_tail: strings,
-  num_requests: z.int(),
-  requests: z.array(crashedRequest).readonly(),
-  recording: text,
-}) satisfies z.ZodType<Omit<CrashReport, 'model'>>;
-
-const crashesSchema = z.object({ crashes: z.array(crash) }).meta({ title: 'Crashes' });
+const crashesSchema = z.object({ crashes: z.array(crashReport) }).meta({ title: 'Crashes' });
 
 const restartedSchema = z.object({ status: z.literal('restarted') }).meta({ title: 'Restarted' });
 const restartingSchema = z.object({ status: z.literal('restarting') }).meta({ title: 'Restarting' });

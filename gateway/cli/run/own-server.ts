@@ -3,7 +3,8 @@ import { setTimeout as elapsed } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import type { Server } from '../../client/server.ts';
-import { ExitCode, UnavailableError, UsageError } from '../../errors/exit-code.ts';
+import { ExitCode, UsageError } from '../../errors/exit-code.ts';
+import { UnavailableError } from '../../errors/unavailable-error.ts';
 import { escapeControls } from '../../system/printable.ts';
 import { startProgram } from '../../system/start-program.ts';
 

@@ -2,8 +2,9 @@ import { existsSync } from 'node:fs';
 
 import { RefusedError, Server, servedModels } from '../../client/server.ts';
 import { type RunConfig, runSettings, serverOptions } from '../../config/client-settings.ts';
-import { ExitCode, UnavailableError, UsageError } from '../../errors/exit-code.ts';
+import { ExitCode, UsageError } from '../../errors/exit-code.ts';
 import { ModelFileError } from '../../errors/model-file-error.ts';
+import { UnavailableError } from '../../errors/unavailable-error.ts';
 import { isHubName } from '../../models/hub/hub-file.ts';
 import { modelIdOf } from '../../models/model.ts';
 import { catalogue, resolveModel } from '../../models/model-cache.ts';

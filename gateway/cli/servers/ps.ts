@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { RefusedError, Server } from '../../client/server.ts';
-import { ExitCode, UnavailableError } from '../../errors/exit-code.ts';
+import { ExitCode } from '../../errors/exit-code.ts';
+import { UnavailableError } from '../../errors/unavailable-error.ts';
 import { escapeControls } from '../../system/printable.ts';
 import { runningServers } from '../../system/run-files.ts';
 import { command, jsonFlag } from '../command.ts';

@@ -1,7 +1,8 @@
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { seconds, text } from '../../config/kinds.ts';
 import { inGroup, onlyFlags } from '../../config/setting.ts';
-import { ExitCode, UnavailableError, UsageError } from '../../errors/exit-code.ts';
+import { ExitCode, UsageError } from '../../errors/exit-code.ts';
+import { UnavailableError } from '../../errors/unavailable-error.ts';
 import { identityOf } from '../../system/process-stat.ts';
 import { type RunningServer, runningServers } from '../../system/run-files.ts';
 import { command, jsonFlag } from '../command.ts';

@@ -1,5 +1,7 @@
 /** Requests to a hub over HTTP: a file's description, and its bytes from an offset on. */
+
 import { UsageError } from '../../errors/exit-code.ts';
+import { causeOf, messageOf } from '../../errors/thrown.ts';
 import { PullError } from '../pull-report.ts';
 import { type HubFile, isGitId } from './hub-file.ts';
 
@@ -163,6 +165,5 @@ function isWeights({ path }: HubFile): boolean {
 
 /** The message of the error's cause, because fetch() itself only says "fetch failed". */
 export function reasonOf(error: unknown): string {
-  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
-  return cause instanceof Error ? cause.message : String(cause);
+  return messageOf(causeOf(error));
 }

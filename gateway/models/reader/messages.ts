@@ -1,6 +1,8 @@
 /** The messages between the gateway and a model's reader (docs/architecture.md, "The reader"). */
+
 import { isTypedArray } from 'node:util/types';
 import { ModelFileError } from '../../errors/model-file-error.ts';
+import { messageOf } from '../../errors/thrown.ts';
 import { isShortage, UnavailableError } from '../../errors/unavailable-error.ts';
 import {
   type ChatMessage,
@@ -87,7 +89,7 @@ export function failureOf(error: unknown): Failure {
     return { kind: 'file', exitCode: error.exitCode, message: error.message };
   if (error instanceof ChatTemplateError)
     return { kind: 'template', message: error.message, isInSource: error instanceof TemplateSourceError };
-  const message = error instanceof Error ? error.message : String(error);
+  const message = messageOf(error);
   return { kind: isShortage(error) ? 'shortage' : 'internal', message };
 }
 

@@ -8,7 +8,9 @@
  * slices. Callers take turns, by the characters of their jobs, and share the number of jobs that may wait. If the process is killed, another one gets its jobs once more, and what was read from the gateway: the file may have
  * been replaced.
  */
+
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { asError } from '../../errors/thrown.ts';
 import { UnavailableError } from '../../errors/unavailable-error.ts';
 import {
   type ChatMessage,
@@ -343,7 +345,7 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
 
 /** The HTTP server aborts a request with a text, but applications only handle what is an Error. */
 function reasonOf({ reason }: AbortSignal): Error {
-  return reason instanceof Error ? reason : new Error(String(reason));
+  return asError(reason);
 }
 
 async function numbersOf(ids: Uint32Array): Promise<number[]> {

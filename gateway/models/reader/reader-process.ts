@@ -3,10 +3,12 @@
  * ChatTemplateError or ModelFileError if the same job would fail again, ReaderProcessError if the machine or somebody who killed
  * the process is the cause.
  */
+
 import { type ChildProcess, type ForkOptions, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { bundleOf } from '../../bundle.js';
 import { ModelFileError } from '../../errors/model-file-error.ts';
+import { messageOf } from '../../errors/thrown.ts';
 import { ChatTemplateError } from '../../prompt/chat-template.ts';
 import { processorMsOf } from '../../system/process-stat.ts';
 import { withSpawnReserve } from '../../system/spawn-reserve.ts';
@@ -23,6 +25,7 @@ import {
   partsOf,
   type ReaderLimits,
   type ReaderReply,
+  readerLimits,
   TemplateSourceError,
 } from './messages.ts';
 
@@ -66,7 +69,7 @@ export class ReaderProcess {
     this.#limits = limits;
     this.#onEnd = onEnd;
     try {
-      this.#child = forkReader(limits.heapMb);
+      this.#child = takeSpare(limits.heapMb) ?? forkReader(limits.heapMb);
     } catch (error) {
       throw new ReaderProcessError('not_started', notStarted(error));
     }
@@ -235,7 +238,7 @@ function excess(job: Job, phase: Phase, verb: 'takes' | 'needs', limit: string):
 }
 
 function notStarted(error: unknown): string {
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = messageOf(error);
   return `The model's reader, a process of the gateway, could not be started: ${reason}.`;
 }
 
@@ -273,6 +276,32 @@ const environmentNames = [
   'XDG_CACHE_HOME',
   'RUNNEL_CACHE',
 ];
+
+/** A process that was started before a reader needed it, with what drops it when it ends. */
+let spare: { readonly child: ChildProcess; drop(): void } | undefined;
+
+/**
+ * Starts the process of the next reader: a server that begins needs one, and starting it takes as long as loading the server's
+ * code. If it cannot be started or ends, the reader starts one itself, and reports what is wrong. Returns the process id.
+ */
+export function startSpareReader(): number | undefined {
+  const child = forkReader(readerLimits.heapMb);
+  const drop = (): void => {
+    spare = undefined;
+  };
+  child.on('error', drop).on('exit', drop).unref();
+  child.channel?.unref();
+  spare = { child, drop };
+  return child.pid;
+}
+
+function takeSpare(heapMb: number): ChildProcess | undefined {
+  if (spare === undefined || heapMb !== readerLimits.heapMb) return undefined;
+  const { child, drop } = spare;
+  child.off('error', drop).off('exit', drop);
+  spare = undefined;
+  return child.connected ? child : undefined;
+}
 
 function forkReader(heapMb: number): ChildProcess {
   const { file, flags } = readerProgram();

@@ -3,7 +3,9 @@
  * it (docs/protocol.md, "Neither end trusts the other"). It knows nothing of processes. One client lives as long as one
  * runner.
  */
+
 import type { Readable, Writable } from 'node:stream';
+import { messageOf } from '../../errors/thrown.ts';
 import { systemClock } from '../../system/clock.ts';
 import type { CancelReason, VocabularyFrames } from '../runner.ts';
 import { AnswerCheck, EmbeddingCheck, NoticeRate } from './checks.ts';
@@ -159,6 +161,11 @@ export class RunnerClient {
     this.#send(`flow ${requestId}`, { type: isPaused ? 'pause' : 'resume', requestId });
   }
 
+  /** Has the runner read nothing more from the KV cache behind this descriptor, and close it. */
+  releaseKv(descriptor: number): void {
+    this.#send(`release ${descriptor}`, { type: 'release_kv', descriptor });
+  }
+
   /** Asks the runner to finish what it has and then to exit. */
   drain(): void {
     this.#send('drain', { type: 'drain' });
@@ -307,7 +314,7 @@ export class RunnerClient {
 }
 
 function internalError(error: unknown): ProtocolError {
-  const what = error instanceof Error ? error.message : String(error);
+  const what = messageOf(error);
   return new ProtocolError('internal', `The gateway failed at what the runner said: ${what}`, {
     cause: error,
   });

@@ -3,7 +3,7 @@ import * as assert from 'uvu/assert';
 import { eventData, streamAnswer } from '../../../gateway/client/answer-stream.ts';
 
 import { firstModel, RefusedError, Server } from '../../../gateway/client/server.ts';
-import { UnavailableError } from '../../../gateway/errors/exit-code.ts';
+import { UnavailableError } from '../../../gateway/errors/unavailable-error.ts';
 import { OpenAiServer, writeEnd, writeText } from '../../fixtures/openai-server.ts';
 
 const test = suite<{ fake: OpenAiServer; server: Server }>('answer stream');

@@ -207,7 +207,9 @@ TEST_CASE(
   std::mt19937_64 random(seed);
   const auto below = [&](uint64_t limit) { return static_cast<uint32_t>(random() % limit); };
   uint64_t num_late = 0, num_preempted = 0;
-  for (uint32_t round = 0; round < 60; ++round) {
+  // Preemption is rare while masks are late: a seed may need more rounds until it happens.
+  const auto is_covered = [&] { return num_late > 100 && num_preempted > 0; };
+  for (uint32_t round = 0; round < 60 || (!is_covered() && round < 6000); ++round) {
     CAPTURE(round);
     LateMaskFixture fixture({.max_num_batched_tokens = 1 + below(30),
                              .max_num_seqs = 1 + below(6),
@@ -242,7 +244,6 @@ TEST_CASE(
         continue;
       }
       const Plan plan = engine.schedule();
-      num_preempted += plan.preempted.size();
       const StepOutput output = engine.compute(plan, [&] {
         const uint32_t other = 1 + below(expected.size() + 1);
         if (below(60) == 0 && engine.cancel(other)) cancelled.push_back(other);
@@ -259,9 +260,9 @@ TEST_CASE(
     }
     CHECK(engine.num_requests() == 0);
     CHECK(engine.num_free_blocks() == engine.config().scheduler.num_blocks);
+    num_preempted += engine.scheduler().counts().num_preemptions;
   }
-  CHECK(num_late > 100);
-  CHECK(num_preempted > 0);
+  CHECK(is_covered());
 }
 
 }  // namespace
