@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "cpu-runner/memory.h"
+#include "runner/system/memory.h"
 
 namespace runnel {
 

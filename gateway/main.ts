@@ -59,6 +59,7 @@ export async function main(args: readonly string[]): Promise<number> {
     return ExitCode.usage;
   }
   const [, load] = entry;
+  if (name === 'serve' && !rest.includes('--help')) await startReader();
   const command = await load();
   if (rest.includes('--help')) {
     console.log(command.usage());
@@ -68,6 +69,16 @@ export async function main(args: readonly string[]): Promise<number> {
     requireTextArguments(rest);
     return command.run(rest);
   });
+}
+
+/** The reader of the first model starts while the server's code is loaded. */
+async function startReader(): Promise<void> {
+  const { startSpareReader } = await import('./models/reader/reader-process.ts');
+  try {
+    startSpareReader();
+  } catch {
+    // The machine lacks something. If it still does, the reader reports it.
+  }
 }
 
 function usage(): string {

@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "cpu-runner/attention/attention_plan.h"
-#include "cpu-runner/memory.h"
 #include "runner/backend/backend.h"
 #include "runner/result.h"
+#include "runner/system/memory.h"
 
 namespace runnel {
 

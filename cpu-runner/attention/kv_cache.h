@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "cpu-runner/kernels/kv.h"
-#include "cpu-runner/memory.h"
 #include "runner/backend/backend.h"
 #include "runner/backend/kv_type.h"
 #include "runner/result.h"
+#include "runner/system/memory.h"
 
 namespace runnel {
 

@@ -1,7 +1,9 @@
 #include "cpu-runner/matrix/weight_arena.h"
 
+#define XXH_INLINE_ALL
 #include <sys/mman.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <atomic>
@@ -29,12 +31,6 @@ constexpr int kCollapse = 25;       // MADV_COLLAPSE, from Linux 6.1 on
 
 constexpr uint64_t round_up(uint64_t bytes, uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;
-}
-
-// FNV-1a.
-uint64_t hashed(uint64_t hash, std::string_view bytes) {
-  for (const char byte : bytes) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
-  return hash;
 }
 
 void warn(const std::string& sentence) {
@@ -82,7 +78,7 @@ Result<std::byte*> WeightArena::take(uint64_t bytes, const std::string& purpose)
   const uint64_t begin = num_taken_;
   num_taken_ += size;
   bytes_ += size;
-  fingerprint_ = hashed(hashed(fingerprint_, purpose), std::to_string(size));
+  fingerprint_ = XXH64(purpose.data(), purpose.size(), fingerprint_ ^ size);
   if (!is_filled()) {
     if (const auto provided = provide_pages(num_taken_); !provided) return provided.error();
     return segment.memory.data() + begin;
@@ -112,10 +108,12 @@ Result<void> WeightArena::add_segment(uint64_t bytes, const std::string& purpose
     if (shared_ != nullptr) {
       if (const auto grown = shared_->resize(offset + bytes); !grown) return grown;
     }
-    Result<Memory> mapped = shared_ == nullptr ? Memory::allocate(bytes, purpose)
-                                               : Memory::map(*shared_, offset, bytes, /*is_writable=*/true);
+    Result<Memory> mapped = shared_ == nullptr
+                                ? Memory::allocate(bytes, purpose)
+                                : Memory::map(*shared_, offset, bytes, Access::kWrite, purpose);
     if (!mapped) return mapped.error();
     memory = *std::move(mapped);
+    memory.advise(Pages::kHuge);
   }
   segments_.push_back({std::move(memory), offset, bytes});
   num_taken_ = num_expected_ = num_provided_ = 0;
@@ -125,9 +123,10 @@ Result<void> WeightArena::add_segment(uint64_t bytes, const std::string& purpose
 // Each fault of a sealed file is one of whoever passed it, so nothing of it is used.
 Result<void> WeightArena::map_sealed(const std::string& identity) {
   if (shared_->bytes() < kHeaderBytes) return refusal("is too short for a header");
-  Result<Memory> mapped = Memory::map(*shared_, 0, shared_->bytes(), /*is_writable=*/false);
+  Result<Memory> mapped = Memory::map(*shared_, 0, shared_->bytes(), Access::kRead, "the model's weights");
   if (!mapped) return mapped.error();
   sealed_ = *std::move(mapped);
+  sealed_.advise(Pages::kHuge);
   WeightsHeader header;
   std::memcpy(&header, sealed_.data(), sizeof(header));
   if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) return refusal("holds no weights");
@@ -189,7 +188,7 @@ void WeightArena::seal() {
   Result<void> sealed = shared_->resize(round_up(num_bytes, kHuge));
   for (Segment& segment : segments_)
     if (sealed) sealed = segment.memory.give_up_writing(*shared_, segment.offset);
-  if (sealed) sealed = shared_->seal();
+  if (sealed) sealed = shared_->seal(Seals::kAll);
   if (!sealed) warn(sealed.error().message);
   for (const Segment& segment : segments_)
     fill_page_table(segment.memory.data(), std::min(segment.bytes, num_bytes - segment.offset));

@@ -12,15 +12,15 @@
 #include <string>
 #include <vector>
 
-#include "cpu-runner/memory.h"
 #include "cpu-runner/thread_pool.h"
 #include "runner/result.h"
+#include "runner/system/memory.h"
 #include "runner/system/memory_file.h"
 
 namespace runnel {
 
 // Changes with the layout of tiles (matrix.h), with the order in which weights are taken and with the header.
-inline constexpr uint32_t kWeightsLayout = 1;
+inline constexpr uint32_t kWeightsLayout = 2;
 
 struct WeightsHeader {
   char magic[8];
@@ -86,7 +86,7 @@ class WeightArena {
   uint64_t num_expected_ = 0;  // bytes of the last segment that are sure to be taken
   uint64_t num_provided_ = 0;  // bytes of the last segment that have pages
   uint64_t bytes_ = 0;
-  uint64_t fingerprint_ = 0xcbf29ce484222325;
+  uint64_t fingerprint_ = 0;
   std::string identity_;
   Memory sealed_;  // a sealed file
 };

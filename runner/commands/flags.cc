@@ -174,6 +174,14 @@ void add_cpu_flags(CLI::App& command, EngineFlags& flags) {
       ->check(CLI::Range(3, kMaxDescriptor))
       ->group(kKvCache);
   command
+      .add_option("--kv-from", flags.kv_from,
+                  "Descriptors of such memory of other runners, in which blocks of a request that comes from "
+                  "there are looked for")
+      ->type_name("N")
+      ->check(CLI::Range(3, kMaxDescriptor))
+      ->needs(command.get_option("--kv-fd"))
+      ->group(kKvCache);
+  command
       .add_option("--runners", flags.num_runners,
                   "Runners with this model on this machine; each takes an equal part of the memory at most")
       ->check(CLI::Range(1u, kMaxRunners))

@@ -9,7 +9,6 @@
 
 #include "runner/commands/memory_plan.h"
 #include "runner/models/registry.h"
-#include "runner/system/memory_file.h"
 
 namespace runnel {
 namespace {
@@ -55,7 +54,7 @@ Result<MemoryPlan> plan_with_kept(const EngineFlags& flags, const ModelFile& fil
   const Result<ModelConfig> config = read_config(file, flags.architecture);
   if (!config.ok()) return config.error();
   const uint32_t kept =
-      KvMemory::kept_blocks(*flags.kv_memory, kv_index_shape(plan->shape, file, *config, backend));
+      KvMapping::kept_blocks(*flags.kv_memory, kv_index_shape(plan->shape, file, *config, backend));
   if (kept == 0 || kept == plan->num_blocks) return plan;
   EngineFlags as_kept = flags;
   as_kept.num_kvcache_blocks = kept;
@@ -75,7 +74,7 @@ void EngineFlags::set_gpu_defaults() {
 Result<void> EngineFlags::open_weights_file() {
   if (!share_weights && weights_fd < 0) return {};
   Result<MemoryFile> file = share_weights ? MemoryFile::create("runnel-weights")
-                                          : MemoryFile::open_sealed(weights_fd, "--weights-fd");
+                                          : MemoryFile::inherit(weights_fd, "--weights-fd", Seals::kAll);
   if (file.ok()) {
     held_bytes += memory_of(file->descriptor());
     weights_file = std::make_shared<MemoryFile>(*std::move(file));
@@ -89,10 +88,19 @@ Result<void> EngineFlags::open_weights_file() {
 
 Result<void> EngineFlags::open_kv_memory() {
   if (kv_fd < 0) return {};
-  Result<SealedMemory> memory = SealedMemory::inherit(kv_fd, "--kv-fd");
+  Result<MemoryFile> memory = MemoryFile::inherit(kv_fd, "--kv-fd", Seals::kSize);
   if (!memory.ok()) return memory.error();
-  kv_memory = std::make_shared<SealedMemory>(*std::move(memory));
+  kv_memory = std::make_shared<MemoryFile>(*std::move(memory));
   held_bytes += memory_of(kv_memory->descriptor());
+  kv_sources = std::make_shared<KvSources>();
+  for (const int descriptor : kv_from) {
+    Result<MemoryFile> other = MemoryFile::inherit(descriptor, "--kv-from", Seals::kSize);
+    if (other.ok()) {
+      kv_sources->add(static_cast<uint32_t>(descriptor), *std::move(other));
+    } else {
+      std::fprintf(stderr, "%s Its blocks are computed again.\n", other.error().message.c_str());
+    }
+  }
   return {};
 }
 
@@ -137,10 +145,10 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
 
   const ModelConfig& config = (*model)->config();
   KvShape shape = plan->shape;
-  std::unique_ptr<KvMemory> kv;
+  std::unique_ptr<KvMapping> kv;
   if (flags.kv_memory != nullptr) {
-    Result<std::unique_ptr<KvMemory>> mapped =
-        KvMemory::open(*flags.kv_memory, kv_index_shape(shape, *file, config, *backend));
+    Result<std::unique_ptr<KvMapping>> mapped =
+        KvMapping::open(*flags.kv_memory, kv_index_shape(shape, *file, config, *backend));
     if (!mapped.ok()) return mapped.error();
     kv = *std::move(mapped);
     shape.memory = kv->blocks().data();
@@ -157,10 +165,12 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
                                                  .positions_per_row = positions_per_row(config),
                                                  .speculation = flags.speculation,
                                                  .window = config.sliding_window,
-                                                 .kv_index = kv ? &kv->index() : nullptr},
+                                                 .kv_index = kv ? &kv->index() : nullptr,
+                                                 .kv_sources = kv ? flags.kv_sources.get() : nullptr},
                                    .num_mask_threads = flags.num_threads};
   auto engine = std::make_unique<Engine>(**model, engine_config);
   return LoadedModel{.kv_memory = std::move(kv),
+                     .kv_sources = flags.kv_sources,
                      .backend = std::move(backend),
                      .file = *std::move(file),
                      .model = *std::move(model),

@@ -7,14 +7,17 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "runner/backend/backend.h"
 #include "runner/engine/engine.h"
-#include "runner/engine/kv_memory.h"
+#include "runner/engine/kv_mapping.h"
+#include "runner/engine/kv_sources.h"
 #include "runner/formats/model_file.h"
 #include "runner/models/model.h"
 #include "runner/models/registry.h"
 #include "runner/result.h"
+#include "runner/system/memory_file.h"
 
 namespace runnel {
 
@@ -58,7 +61,10 @@ struct EngineFlags {
   KvType kv_cache_type = KvType::kF16;
   // Descriptor of memory for the KV cache that outlives this process; -1: the cache is the process's own.
   int kv_fd = -1;
-  std::shared_ptr<SealedMemory> kv_memory = nullptr;  // by open_kv_memory()
+  std::vector<int> kv_from = {};  // descriptors of other runners' memory of that kind
+  // By open_kv_memory(); kv_sources is null without kv_memory.
+  std::shared_ptr<MemoryFile> kv_memory = nullptr;
+  std::shared_ptr<KvSources> kv_sources = nullptr;
   // Bytes of weights and KV cache that other processes have left in the files that this one was given. They
   // take no more memory.
   uint64_t held_bytes = 0;
@@ -75,11 +81,11 @@ struct EngineFlags {
     return {num_threads, kv_cache_type, isa, activations, weights_file, gpu_device, enforce_eager};
   }
   // Sets weights_file as share_weights and weights_fd say, for the next backend_options(). Must be called
-  // before the sandbox is entered. Fails as MemoryFile::open_sealed() does. If the system has no files in
+  // before the sandbox is entered. Fails as MemoryFile::inherit() does. If the system has no files in
   // memory, stderr says so, and weights_file stays empty.
   Result<void> open_weights_file();
-  // Sets kv_memory as kv_fd says. Must be called before the sandbox is entered. Fails as
-  // SealedMemory::inherit() does.
+  // Sets kv_memory and kv_sources as kv_fd and kv_from say. Must be called before the sandbox is entered.
+  // Fails as MemoryFile::inherit() does for kv_fd; of kv_from, stderr says what cannot be used.
   Result<void> open_kv_memory();
   // Sets the defaults of a GPU that differ: it has more to do at once, and memory of its own.
   void set_gpu_defaults();
@@ -97,7 +103,8 @@ Result<ModelFile> read_model_file(const EngineFlags& flags, const ModelFiles& op
 Result<ModelFile> read_model_file(const EngineFlags& flags);
 
 struct LoadedModel {
-  std::unique_ptr<KvMemory> kv_memory;  // null: the backend has the memory of the KV cache
+  std::unique_ptr<KvMapping> kv_memory;  // null: the backend has the memory of the KV cache
+  std::shared_ptr<KvSources> kv_sources;
   std::unique_ptr<Backend> backend;
   ModelFile file;
   std::unique_ptr<Model> model;

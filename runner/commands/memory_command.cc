@@ -6,7 +6,7 @@
 #include <csignal>
 #include <cstdint>
 
-#include "runner/system/sealed_memory.h"
+#include "runner/system/memory_file.h"
 
 namespace runnel {
 
@@ -14,8 +14,10 @@ Result<void> hold_kv_memory(int input, std::ostream& out) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const auto num_bytes =
       static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  const Result<SealedMemory> memory = SealedMemory::create("runnel-kv", num_bytes);
+  Result<MemoryFile> memory = MemoryFile::create("runnel-kv");
   if (!memory.ok()) return memory.error();
+  if (const auto sized = memory->resize(num_bytes); !sized.ok()) return sized;
+  if (const auto sealed = memory->seal(Seals::kSize); !sealed.ok()) return sealed;
   out << memory->descriptor() << std::endl;
   char ignored;
   while (read(input, &ignored, 1) > 0) {

@@ -77,7 +77,7 @@ LoadProgressFn progress_to(FrameWriter& writer) {
 }
 
 // Handles the commands that came while the model was loading. Returns true if the gateway wants no more.
-Result<bool> take_early_commands(Inbox& inbox) {
+Result<bool> take_early_commands(Inbox& inbox, Engine& engine) {
   const Inbox::Contents early = inbox.take();
   bool is_draining = early.end.has_value();
   for (const wire::ToRunner& command : early.commands) {
@@ -85,6 +85,7 @@ Result<bool> take_early_commands(Inbox& inbox) {
     if (command.has_embed()) return Error{ExitCode::kProtocol, "An Embed came before Ready."};
     if (command.has_vocabulary()) return Error{ExitCode::kProtocol, "A Vocabulary came before Ready."};
     is_draining |= command.has_drain();
+    if (command.has_release_kv()) engine.release_kv(command.release_kv().descriptor());
   }
   if (early.end && !early.end->ok()) return early.end->error();
   return is_draining;
@@ -165,7 +166,7 @@ Result<void> serve_model(EngineFlags flags, const ServeFlags& serve_flags, const
   const Result<LoadedModel> loaded =
       with_system_errors([&] { return load(flags, *file, *std::move(backend), progress_to(writer)); });
   if (!loaded.ok()) return for_device(loaded.error(), device);
-  const Result<bool> is_over = take_early_commands(inbox);
+  const Result<bool> is_over = take_early_commands(inbox, *loaded->engine);
   if (!is_over.ok()) return is_over.error();
   if (*is_over) return {};
   if (const auto sent = writer.send(ready_from(*loaded, flags)); !sent.ok()) return sent;

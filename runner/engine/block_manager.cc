@@ -42,14 +42,15 @@ uint32_t num_required_blocks(uint32_t num_tokens, uint32_t block_size, uint32_t 
 }
 
 BlockManager::BlockManager(uint32_t num_blocks, uint32_t block_size, uint32_t window, Hash hash,
-                           KvIndex* index)
+                           KvIndex* index, const KvSources* sources)
     : block_size_(block_size),
       window_(window),
       hash_(hash),
       index_(index),
+      sources_(sources),
       blocks_(num_blocks),
       free_(num_blocks) {
-  CHECK(num_blocks > 0 && block_size > 0);
+  CHECK(num_blocks > 0 && block_size > 0 && (index != nullptr || sources == nullptr));
   std::iota(free_.begin(), free_.end(), 0u);
   for (auto place = free_.begin(); place != free_.end(); ++place) blocks_[*place].place = place;
   if (index_ != nullptr) adopt();
@@ -124,9 +125,12 @@ bool BlockManager::check_bytes(uint32_t id) {
   return false;
 }
 
+uint32_t BlockManager::max_cached_blocks(const Sequence& sequence) const {
+  return sequence.needs_all_rows() ? 0 : blocks_for(sequence.num_tokens()) - 1;
+}
+
 std::optional<uint32_t> BlockManager::can_allocate(const Sequence& sequence) {
-  const uint32_t max_cached = sequence.needs_all_rows() ? 0 : blocks_for(sequence.num_tokens()) - 1;
-  const std::vector<uint32_t> cached = find_prefix(sequence, max_cached);
+  const std::vector<uint32_t> cached = find_prefix(sequence, max_cached_blocks(sequence));
   const auto num_cached = static_cast<uint32_t>(cached.size());
   const uint32_t num_unseen = num_unseen_blocks(num_cached * block_size_);
   uint32_t num_from_free = table_size(sequence, num_cached * block_size_) - num_unseen;
@@ -150,6 +154,44 @@ void BlockManager::allocate(Sequence& sequence, uint32_t num_cached_blocks) {
   std::fill_n(sequence.block_table.begin(), num_unseen, kNoBlock);
   for (uint32_t i = num_unseen; i < num_cached_blocks; ++i) hold(sequence.block_table[i]);
   grow(sequence, table_size(sequence, sequence.num_cached_tokens));
+}
+
+uint32_t BlockManager::copy_from_sources(Sequence& sequence) {
+  uint32_t num_copied = 0;
+  for (const uint32_t descriptor : sequence.kv_from) {
+    if (sources_ == nullptr || sequence.num_cached_tokens / block_size_ >= max_cached_blocks(sequence)) break;
+    if (const auto source = sources_->look_into(descriptor, index_->shape()))
+      num_copied += copy_from(*source, sequence);
+  }
+  num_adopted_ += num_copied;
+  return num_copied;
+}
+
+uint32_t BlockManager::copy_from(const KvSource& source, Sequence& sequence) {
+  const uint32_t num_before = sequence.num_cached_tokens / block_size_;
+  const uint32_t max_cached = max_cached_blocks(sequence);
+  // From the first block on also where it is here already, since only the chain tells what a text begins
+  // with.
+  BlockChain chain = chain_before_first(sequence.cache_salt);
+  uint32_t index = 0;
+  for (; index < max_cached; ++index) {
+    const auto token_ids = tokens_of_block(sequence, index);
+    const uint64_t hash = hash_(chain.hash, token_ids);
+    const auto found = source.find(hash, chain.content, sequence.cache_salt, token_ids);
+    if (!found) break;
+    chain = {hash, found->content.content};
+    if (index < num_before) continue;
+    if (num_places(sequence) < block_size_) extend(sequence);
+    if (num_places(sequence) < block_size_) break;
+    const KvSource::Copy copy = source.copy(*found, index_->writable_block(sequence.block_table[index]));
+    if (copy == KvSource::Copy::kDamaged) ++num_dropped_;
+    if (copy != KvSource::Copy::kIntact) break;
+    // As if it had been computed.
+    sequence.num_scheduled_tokens = block_size_;
+    advance(sequence);
+    sequence.num_scheduled_tokens = 0;
+  }
+  return std::max(index, num_before) - num_before;
 }
 
 uint32_t BlockManager::num_places(const Sequence& sequence) const {

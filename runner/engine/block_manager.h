@@ -23,6 +23,9 @@
 // With a KvIndex, what is remembered outlives the process: the next manager begins with the remembered blocks
 // of the last one, as if all sequences had just given theirs back. The bytes of such a block are checked
 // before the first sequence shares it.
+//
+// With KvSources, a sequence that other runners have computed gets blocks from their caches. Such a block is
+// copied, and from then on one like those that were computed here.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +37,7 @@
 #include <vector>
 
 #include "runner/engine/kv_index.h"
+#include "runner/engine/kv_sources.h"
 #include "runner/engine/sequence.h"
 
 namespace runnel {
@@ -50,9 +54,10 @@ class BlockManager {
   using Hash = uint64_t (*)(std::optional<uint64_t> previous, std::span<const uint32_t> token_ids);
 
   // window: number of positions that a row sees, its own included; 0: all. Tests bring hashes that collide.
-  // index: must outlive the manager; null: nothing outlives it.
+  // index, sources: must outlive the manager; null: nothing outlives it, and there are no others. Sources
+  // need an index.
   BlockManager(uint32_t num_blocks, uint32_t block_size, uint32_t window = 0, Hash hash = hash_block,
-               KvIndex* index = nullptr);
+               KvIndex* index = nullptr, const KvSources* sources = nullptr);
 
   // Returns nothing if the blocks that the sequence takes at once are not available now. Otherwise returns
   // how many blocks, from the first on, need not be computed. The last block is never one of them, since its
@@ -61,6 +66,10 @@ class BlockManager {
   std::optional<uint32_t> can_allocate(const Sequence& sequence);
   // Takes the blocks, with the result of can_allocate. The sequence must not hold blocks.
   void allocate(Sequence& sequence, uint32_t num_cached_blocks);
+
+  // Copies the blocks that follow the cached ones of an allocated sequence from the caches that it names, as
+  // far as they are there. Returns how many. The last block is never one of them.
+  uint32_t copy_from_sources(Sequence& sequence);
 
   // num_places: number of tokens after the cached ones that have a place. extend: takes free blocks for more
   // tokens, as many as the sequence may have at once.
@@ -88,8 +97,8 @@ class BlockManager {
   uint32_t num_free_blocks() const { return static_cast<uint32_t>(free_.size()); }
   // Free blocks that a lookup may still find.
   uint32_t num_reusable_blocks() const { return num_reusable_; }
-  // Blocks of an earlier process that a lookup could find at the start; blocks whose entry or bytes were
-  // damaged.
+  // Blocks of an earlier process that a lookup could find at the start, and those that were copied from other
+  // caches; blocks whose entry or bytes were damaged.
   uint64_t num_adopted_blocks() const { return num_adopted_; }
   uint64_t num_dropped_blocks() const { return num_dropped_; }
   uint32_t blocks_for(uint32_t num_tokens) const { return (num_tokens + block_size_ - 1) / block_size_; }
@@ -133,6 +142,9 @@ class BlockManager {
   bool continues(const Block& block, const std::unordered_map<uint64_t, uint32_t>& block_of_content) const;
   // Checks the bytes of an adopted block, once. Returns false if they are wrong; the block is then forgotten.
   bool check_bytes(uint32_t id);
+  // The blocks of the sequence from the first on that need not be computed, if all are found.
+  uint32_t max_cached_blocks(const Sequence& sequence) const;
+  uint32_t copy_from(const KvSource& source, Sequence& sequence);
   void remember(Sequence& sequence, uint32_t index);
   void forget(uint32_t id);
   void give_back_unseen(Sequence& sequence);
@@ -147,6 +159,7 @@ class BlockManager {
   uint32_t window_;
   Hash hash_;
   KvIndex* index_;
+  const KvSources* sources_;
   std::vector<Block> blocks_;
   std::list<uint32_t> free_;  // first in, first out
   std::list<uint32_t> used_;  // without order; keeps the list nodes, so that serving allocates nothing

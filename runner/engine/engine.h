@@ -147,6 +147,10 @@ class Engine {
   uint32_t num_free_blocks() const { return scheduler_.blocks().num_free_blocks(); }
   const Scheduler& scheduler() const { return scheduler_; }
   const EngineCounts& counts() const { return counts_; }
+  // Closes another runner's KV cache, by its descriptor. Ignores other numbers.
+  void release_kv(uint32_t descriptor) {
+    if (config_.scheduler.kv_sources != nullptr) config_.scheduler.kv_sources->release(descriptor);
+  }
   const EngineConfig& config() const { return config_; }
   RequestLimits limits() const { return {model_.config().vocab_size, config_.max_model_len}; }
 

@@ -165,7 +165,7 @@ std::span<const std::byte> KvIndexView::block(uint32_t id) const {
 }
 
 KvIndex::KvIndex(std::span<std::byte> index, std::span<std::byte> blocks, const KvIndexShape& shape)
-    : KvIndexView(index, blocks, shape), writable_(index) {
+    : KvIndexView(index, blocks, shape), writable_(index), writable_blocks_(blocks) {
   if (epoch_ == 0) begin();
 }
 
@@ -204,6 +204,10 @@ std::byte* KvIndex::writable_entry(uint32_t id) const {
 
 void KvIndex::invalidate(uint32_t id) {
   clear(writable_entry(id));
+}
+
+std::span<std::byte> KvIndex::writable_block(uint32_t id) const {
+  return writable_blocks_.subspan(id * shape_.block_bytes, shape_.block_bytes);
 }
 
 void KvIndex::publish(uint32_t id, const KvContent& content) {

@@ -1,6 +1,7 @@
-// The index of a KV cache that outlives its runner. Cache and index lie in one memory (SealedMemory), which
+// The index of a KV cache that outlives its runner. Cache and index lie in one memory (MemoryFile), which
 // the next runner maps again, so that its BlockManager knows the blocks that the dead runner has filled. The
-// index is only written to and read back at the start: a running BlockManager trusts its own memory.
+// index is only written to and read back at the start: a running BlockManager trusts its own memory. Other
+// runners read it while it is written to (KvSources).
 //
 //   header page | an entry for each block | to a multiple of 2 MiB | the blocks
 //
@@ -30,7 +31,6 @@
 #include <vector>
 
 #include "runner/result.h"
-#include "runner/system/sealed_memory.h"
 
 namespace runnel {
 
@@ -71,6 +71,7 @@ class KvIndexView {
   // index has index_bytes(shape), and blocks num_blocks * block_bytes.
   KvIndexView(std::span<const std::byte> index, std::span<const std::byte> blocks, const KvIndexShape& shape);
 
+  const KvIndexShape& shape() const { return shape_; }
   uint32_t num_blocks() const { return shape_.num_blocks; }
   // What the entry of the block says; nothing if it is absent.
   std::optional<KvContent> read(uint32_t id) const;
@@ -108,6 +109,7 @@ class KvIndex : public KvIndexView {
 
   // Call it before anything is written to the block.
   void invalidate(uint32_t id);
+  std::span<std::byte> writable_block(uint32_t id) const;
   // The block has been written. Its entry must be absent.
   void publish(uint32_t id, const KvContent& content);
   // Any order in which blocks should be reused; no seal covers it.
@@ -118,6 +120,7 @@ class KvIndex : public KvIndexView {
   std::byte* writable_entry(uint32_t id) const;
 
   std::span<std::byte> writable_;
+  std::span<std::byte> writable_blocks_;
   uint64_t num_lost_ = 0;
 };
 

@@ -170,6 +170,9 @@ Result<Sequence> sequence_from(Request request, const RequestLimits& limits) {
     return check.error();
   sequence.cache_salt = std::move(request.cache_salt);
   if (const auto check = check_salt(sequence.cache_salt); !check.ok()) return check.error();
+  sequence.kv_from = std::move(request.kv_from);
+  const auto num_sources = check_count("kv_from", sequence.kv_from.size(), "descriptors", kMaxKvSources);
+  if (!num_sources.ok()) return num_sources.error();
   sequence.sampling = std::move(request.sampling);
   if (const auto check = check_sampling(sequence.sampling, limits.vocab_size); !check.ok())
     return check.error();

@@ -15,6 +15,7 @@ namespace runnel {
 
 constexpr uint32_t kMaxTopLogprobs = 20;
 constexpr uint32_t kMaxCacheSaltBytes = 32;
+constexpr uint32_t kMaxKvSources = 16;
 
 // An unchecked request: Generate in proto/runner.proto without its frame.
 struct Request {
@@ -28,6 +29,7 @@ struct Request {
   std::optional<uint32_t> top_logprobs = {};     // unset: no log-probabilities
   std::optional<uint32_t> prompt_logprobs = {};  // the same for the prompt's own tokens
   std::string cache_salt = {};
+  std::vector<uint32_t> kv_from = {};
   std::optional<GrammarSource> grammar = {};  // unset: the answer may be anything
 };
 

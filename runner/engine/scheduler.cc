@@ -18,7 +18,8 @@ constexpr uint32_t kFewStreams = 8;
 
 Scheduler::Scheduler(const SchedulerConfig& config)
     : config_(config),
-      blocks_(config.num_blocks, config.block_size, config.window, hash_block, config.kv_index) {
+      blocks_(config.num_blocks, config.block_size, config.window, hash_block, config.kv_index,
+              config.kv_sources) {
   CHECK(config.max_num_batched_tokens > 0 && config.max_num_seqs > 0 && config.mixed_prefill_tokens > 0);
   // Each sequence has at least one row, and the model has no room for more rows.
   config_.max_num_seqs = std::min(config.max_num_seqs, config.max_num_batched_tokens);
@@ -44,8 +45,10 @@ Plan Scheduler::schedule() {
 void Scheduler::schedule_prefill(Plan& plan) {
   uint32_t num_left = config_.max_num_batched_tokens - plan.num_decoding;
   uint64_t work_left = prompt_work(plan.num_decoding);
+  uint32_t num_copied = 0;
   while (!waiting_.empty() && plan.sequences.size() < config_.max_num_seqs && num_left > 0 && work_left > 0) {
     Sequence& sequence = *waiting_.front();
+    if (num_copied >= kCopiedTokens && !sequence.kv_from.empty()) break;
     const bool is_new = sequence.block_table.empty();
     uint32_t num_cached = sequence.num_cached_tokens;
     if (is_new) {
@@ -54,18 +57,22 @@ void Scheduler::schedule_prefill(Plan& plan) {
       num_cached = *num_cached_blocks * config_.block_size;
     }
     if (!is_new && !extend(sequence, plan)) break;
-    const uint32_t num_tokens = sequence.num_tokens() - num_cached;
-    const uint64_t row_work = work_of_row(num_cached);
-    auto max_rows =
-        static_cast<uint32_t>(std::min(std::max<uint64_t>(work_left / row_work, 1), uint64_t{num_left}));
+    const auto max_rows_from = [&](uint64_t row_work) {
+      return static_cast<uint32_t>(std::min(std::max<uint64_t>(work_left / row_work, 1), uint64_t{num_left}));
+    };
     // In nano-vLLM only the first sequence of a step may be cut; a later one waits until it fits whole or is
     // first.
-    if (num_tokens > max_rows && !plan.sequences.empty() && !config_.mixed_batches) break;
+    const bool is_cut = sequence.num_tokens() - num_cached > max_rows_from(work_of_row(num_cached));
+    if (is_cut && !plan.sequences.empty() && !config_.mixed_batches) break;
     if (is_new) {
       blocks_.allocate(sequence, num_cached / config_.block_size);
+      num_copied += blocks_.copy_from_sources(sequence) * config_.block_size;
+      num_cached = sequence.num_cached_tokens;
       counts_.num_cached_tokens += num_cached;
     }
-    max_rows = std::min(max_rows, blocks_.num_places(sequence));
+    const uint32_t num_tokens = sequence.num_tokens() - num_cached;
+    const uint64_t row_work = work_of_row(num_cached);
+    const uint32_t max_rows = std::min(max_rows_from(row_work), blocks_.num_places(sequence));
     sequence.has_begun = true;
     sequence.num_scheduled_tokens = std::min(num_tokens, max_rows);
     num_left -= sequence.num_scheduled_tokens;

@@ -62,12 +62,17 @@ struct SchedulerConfig {
   // counted.
   uint32_t positions_per_row = 0;
   bool speculation = false;
-  uint32_t window = 0;          // positions that a row sees, its own included; 0: all
-  KvIndex* kv_index = nullptr;  // of blocks that outlive the process; null: none do
+  uint32_t window = 0;              // positions that a row sees, its own included; 0: all
+  KvIndex* kv_index = nullptr;      // of blocks that outlive the process; null: none do
+  KvSources* kv_sources = nullptr;  // other runners' caches; null: none, as without kv_index
 };
 
 // Limit of the rows in a step that has drafts.
 constexpr uint32_t kDraftRows = 8;
+
+// A step starts no further sequence that comes from another cache when this many tokens were copied for it.
+// Copying takes about a hundredth of the time of computing.
+constexpr uint32_t kCopiedTokens = 4096;
 
 struct Plan {
   bool is_prefill = false;    // the step has only parts of prompts

@@ -67,6 +67,7 @@ struct Sequence {
   std::optional<uint32_t> prompt_logprobs;  // the same for the prompt's own tokens
   uint32_t num_scored_tokens = 1;   // leading prompt tokens that need no score any more; the first has none
   std::string cache_salt;           // blocks are shared only among sequences with the same salt
+  std::vector<uint32_t> kv_from;    // other runners' caches that may have its blocks, see KvSources
   std::shared_ptr<TokenMask> mask;  // of a grammar; null: all tokens may be drawn
   // Set if the request asks for a vector. The sequence ends with the vector and draws nothing. Its max_tokens
   // is 1, since its last token also has a place in the cache.

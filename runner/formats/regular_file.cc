@@ -2,10 +2,8 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <utility>
 
 #include "runner/file_error.h"
 
@@ -13,10 +11,10 @@ namespace runnel {
 
 Result<RegularFile> RegularFile::open(const std::string& path) {
   RegularFile file(path);
-  file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file.descriptor_ < 0) return file_error(path, "opened", errno);
+  file.descriptor_ = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.descriptor_) return file_error(path, "opened", errno);
   struct stat status;
-  if (fstat(file.descriptor_, &status) != 0) return file_error(path, "examined", errno);
+  if (fstat(file.descriptor(), &status) != 0) return file_error(path, "examined", errno);
   if (!S_ISREG(status.st_mode)) return Error{ExitCode::kNoFile, path + " is not a regular file."};
   file.num_bytes_ = static_cast<uint64_t>(status.st_size);
   file.modified_ns_ = int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
@@ -28,28 +26,6 @@ Result<RegularFile> RegularFile::open(const std::string& path) {
 std::string RegularFile::identity() const {
   return std::to_string(num_bytes_) + "-" + std::to_string(modified_ns_) + "-" + std::to_string(inode_) +
          "-" + std::to_string(device_);
-}
-
-RegularFile::RegularFile(RegularFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      num_bytes_(other.num_bytes_),
-      modified_ns_(other.modified_ns_),
-      inode_(other.inode_),
-      device_(other.device_) {}
-
-RegularFile& RegularFile::operator=(RegularFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(num_bytes_, other.num_bytes_);
-  std::swap(modified_ns_, other.modified_ns_);
-  std::swap(inode_, other.inode_);
-  std::swap(device_, other.device_);
-  return *this;
-}
-
-RegularFile::~RegularFile() {
-  if (descriptor_ >= 0) close(descriptor_);
 }
 
 }  // namespace runnel

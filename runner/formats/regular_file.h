@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runner/result.h"
+#include "runner/system/descriptor.h"
 
 namespace runnel {
 
@@ -15,12 +16,8 @@ class RegularFile {
   // Fails with kNoFile, kNoPermission and kSystem. Messages name the path.
   static Result<RegularFile> open(const std::string& path);
 
-  RegularFile(RegularFile&& other) noexcept;
-  RegularFile& operator=(RegularFile&& other) noexcept;
-  ~RegularFile();
-
   const std::string& path() const { return path_; }
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.number(); }
   // The size at the time of opening.
   uint64_t num_bytes() const { return num_bytes_; }
   int64_t modified_ns() const { return modified_ns_; }  // since 1970
@@ -33,7 +30,7 @@ class RegularFile {
   explicit RegularFile(std::string path) : path_(std::move(path)) {}
 
   std::string path_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   uint64_t num_bytes_ = 0;
   int64_t modified_ns_ = 0;
   uint64_t inode_ = 0;

@@ -54,6 +54,7 @@ void read_generate(Fields& fields, wire::Generate& generate) {
   fields.whole32("prompt_logprobs", [&](uint32_t value) { generate.set_prompt_logprobs(value); });
   fields.whole32("min_tokens", [&](uint32_t value) { generate.set_min_tokens(value); });
   fields.bytes("cache_salt", [&](const std::string& value) { generate.set_cache_salt(value); });
+  fields.whole32s("kv_from", [&](uint32_t value) { generate.add_kv_from(value); });
   fields.object("grammar", [&](Fields& grammar) { read_grammar(grammar, *generate.mutable_grammar()); });
 }
 
@@ -77,6 +78,10 @@ void read_vocabulary(Fields& fields, wire::Vocabulary& vocabulary) {
   fields.bytes("spellings", [&](const std::string& value) { vocabulary.set_spellings(value); });
 }
 
+void read_release_kv(Fields& fields, wire::ReleaseKv& release) {
+  fields.whole32("descriptor", [&](uint32_t value) { release.set_descriptor(value); });
+}
+
 void read_request_id(Fields& fields, auto& message) {
   fields.whole32("request_id", [&](uint32_t value) { message.set_request_id(value); });
 }
@@ -92,6 +97,8 @@ void read_command(Fields& fields, wire::ToRunner& command) {
   fields.object("cancel", [&](Fields& members) { read_cancel(members, *command.mutable_cancel()); });
   fields.object("pause", [&](Fields& members) { read_request_id(members, *command.mutable_pause()); });
   fields.object("resume", [&](Fields& members) { read_request_id(members, *command.mutable_resume()); });
+  fields.object("release_kv",
+                [&](Fields& members) { read_release_kv(members, *command.mutable_release_kv()); });
   fields.object("drain", [&](Fields&) { command.mutable_drain(); });
   fields.object("vocabulary",
                 [&](Fields& members) { read_vocabulary(members, *command.mutable_vocabulary()); });

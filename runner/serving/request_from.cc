@@ -64,6 +64,7 @@ Request request_from(const wire::Generate& generate) {
   if (generate.has_top_logprobs()) request.top_logprobs = generate.top_logprobs();
   if (generate.has_prompt_logprobs()) request.prompt_logprobs = generate.prompt_logprobs();
   request.cache_salt = generate.cache_salt();
+  request.kv_from.assign(generate.kv_from().begin(), generate.kv_from().end());
   if (generate.has_grammar()) {
     const wire::Grammar& grammar = generate.grammar();
     request.grammar = {

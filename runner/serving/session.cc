@@ -105,6 +105,9 @@ Result<void> Session::obey(const wire::ToRunner& command) {
     case wire::ToRunner::kDrain:
       is_draining_ = true;
       return {};
+    case wire::ToRunner::kReleaseKv:
+      engine_.release_kv(command.release_kv().descriptor());
+      return {};
     case wire::ToRunner::kVocabulary:
       return vocabulary(command.vocabulary());
     case wire::ToRunner::MESSAGE_NOT_SET:

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <charconv>
-#include <utility>
 
 namespace runnel {
 namespace {
@@ -15,17 +14,11 @@ constexpr size_t kMaxFileBytes = 8192;
 
 }  // namespace
 
-KernelFile::KernelFile(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-
-KernelFile::KernelFile(KernelFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-KernelFile::~KernelFile() {
-  if (fd_ >= 0) close(fd_);
-}
+KernelFile::KernelFile(const std::string& path) : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
 
 std::optional<uint64_t> KernelFile::number(std::string_view behind) const {
   std::array<char, kMaxFileBytes> buffer;
-  const ssize_t num_read = pread(fd_, buffer.data(), buffer.size(), 0);
+  const ssize_t num_read = pread(descriptor_.number(), buffer.data(), buffer.size(), 0);
   if (num_read < 0) return std::nullopt;
   const std::string_view text(buffer.data(), static_cast<size_t>(num_read));
   const size_t at = text.find(behind);

@@ -7,22 +7,20 @@
 #include <string>
 #include <string_view>
 
+#include "runner/system/descriptor.h"
+
 namespace runnel {
 
 class KernelFile {
  public:
   explicit KernelFile(const std::string& path);
-  KernelFile(KernelFile&& other) noexcept;
-  KernelFile(const KernelFile&) = delete;
-  KernelFile& operator=(const KernelFile&) = delete;
-  ~KernelFile();
 
   // The number behind this text, such as 1234 for "\nRssAnon:" in "... RssAnon:   1234 kB"; with "" the first
   // number. Nothing if there is no such file, text or number.
   std::optional<uint64_t> number(std::string_view behind) const;
 
  private:
-  int fd_;
+  Descriptor descriptor_;
 };
 
 }  // namespace runnel

@@ -1,5 +1,5 @@
-// A model whose KV cache outlives its runner: the next runner in the same memory goes on with all streams,
-// and computes again what no full block holds.
+// A model whose KV cache outlives its runner: the next runner in the same memory, or a runner that has memory
+// of its own and reads this one, goes on with all streams, and computes again what no full block holds.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -14,6 +14,8 @@
 #include "runner/commands/loaded_model.h"
 #include "runner/formats/model_files.h"
 #include "test/fixtures/engine_fixture.h"
+#include "test/fixtures/golden_models.h"
+#include "test/fixtures/kv_files.h"
 #include "test/fixtures/tiny_llama.h"
 #include "test/unit_test.h"
 
@@ -37,7 +39,7 @@ struct KeptStream {
 class KeptRunners {
  public:
   explicit KeptRunners(const TinyLlama& model = llama_with_window(0))
-      : file_(write_tiny_llama(model).bytes()), memory_(*SealedMemory::create("test", uint64_t{1} << 30)) {
+      : file_(write_tiny_llama(model).bytes()) {
     flags.model = file_.path();
     flags.num_threads = 1;
     flags.max_num_batched_tokens = 64;
@@ -51,19 +53,21 @@ class KeptRunners {
   uint64_t num_adopted = 0;
   uint64_t num_dropped = 0;
 
-  const SealedMemory& memory() const { return memory_; }
+  const MemoryFile& memory() const { return memories_[0]; }
 
-  // One runner's life: it gets all streams and dies after so many steps, or at the end of all answers.
-  void live(uint32_t num_steps, bool keeps = true) {
+  // One runner's life: it gets all streams and dies after so many steps, or at the end of all answers. It
+  // lives in one of two places. from: where else it looks for what it lacks.
+  void live(uint32_t num_steps, bool keeps = true, uint32_t place = 0, std::optional<uint32_t> from = {}) {
     EngineFlags used = flags;
-    if (keeps) used.kv_fd = dup(memory_.descriptor());
+    if (keeps) used.kv_fd = dup(memories_[place].descriptor());
+    if (from) used.kv_from = {dup(memories_[*from].descriptor())};
     REQUIRE(used.open_kv_memory().ok());
     const Result<LoadedModel> loaded =
         load(used, *make_cpu_backend(used.backend_options()), [](uint64_t, uint64_t) {});
     if (!loaded.ok()) FAIL(loaded.error().message);
     Engine& engine = *loaded->engine;
     for (const auto& [id, stream] : streams)
-      if (stream.answer.size() < kMaxTokens) CHECK_FALSE(engine.add(sequence_for(id, stream)));
+      if (stream.answer.size() < kMaxTokens) CHECK_FALSE(engine.add(sequence_for(id, stream, used.kv_from)));
     for (uint32_t i = 0; i < num_steps && engine.has_work(); ++i) {
       for (const NewToken& token : engine.step().tokens) {
         std::vector<uint32_t>& answer = streams.at(token.request_id).answer;
@@ -89,15 +93,16 @@ class KeptRunners {
   static constexpr uint32_t kMaxTokens = 40;
 
  private:
-  static Sequence sequence_for(uint32_t id, const KeptStream& stream) {
+  static Sequence sequence_for(uint32_t id, const KeptStream& stream, std::span<const int> kv_from) {
     Sequence sequence = sampled(id, stream.prompt, kMaxTokens);
     sequence.cache_salt = stream.salt;
+    sequence.kv_from.assign(kv_from.begin(), kv_from.end());
     sequence.token_ids.insert(sequence.token_ids.end(), stream.answer.begin(), stream.answer.end());
     return sequence;
   }
 
   TemporaryFile file_;
-  SealedMemory memory_;
+  MemoryFile memories_[2] = {sized_memory(uint64_t{1} << 30), sized_memory(uint64_t{1} << 30)};
 };
 
 std::vector<std::vector<uint32_t>> answers_of(const KeptRunners& runners) {
@@ -149,6 +154,65 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "kept cache: of each architecture, a survivor goes on with the same tokens, and computes less than a "
+    "block "
+    "of each stream") {
+  const auto check_survivors = [](KeptRunners& runners) {
+    runners.add_streams(3, 50);
+    const auto expected = undisturbed(runners);
+    runners.live(12);
+    for (const auto& [id, stream] : runners.streams) REQUIRE(!stream.answer.empty());
+    // There and back: the first place has what was computed before, and not what came after.
+    for (const uint32_t place : {1u, 0u, 1u}) {
+      runners.live(10, /*keeps=*/true, place, 1 - place);
+      CHECK(runners.num_computed <= 3 * runners.flags.block_size);
+      CHECK(runners.num_adopted > 0);
+      CHECK(runners.num_dropped == 0);
+    }
+    runners.live(kToTheEnd, /*keeps=*/true, 0, 1);
+    CHECK(answers_of(runners) == expected);
+  };
+  for (const GoldenModel& model : kGoldenModels) {
+    for (const KvType type : {KvType::kF16, KvType::kF32}) {
+      CAPTURE(model.golden);
+      CAPTURE(kv_type_name(type));
+      KeptRunners runners;
+      runners.flags.model = q8_0_path(model);
+      runners.flags.max_model_len = model.max_positions;
+      runners.flags.kv_cache_type = type;
+      check_survivors(runners);
+    }
+  }
+  for (const uint32_t window : {0u, 12u}) {
+    for (const KvType type : {KvType::kF16, KvType::kQ8_0}) {
+      CAPTURE(window);
+      CAPTURE(kv_type_name(type));
+      KeptRunners runners(llama_with_window(window));
+      runners.flags.kv_cache_type = type;
+      check_survivors(runners);
+    }
+  }
+}
+
+TEST_CASE("kept cache: streams of many tokens are taken over in steps that each copy a part of them") {
+  TinyLlama model = llama_with_window(0);
+  model.context = 1024;
+  KeptRunners runners(model);
+  runners.flags.num_kvcache_blocks = 800;
+  runners.add_streams(6, 900);
+  const auto expected = undisturbed(runners);
+  runners.flags.mixed_batches = false;  // all prompts are computed before the second tokens
+  runners.live(100);
+  for (const auto& [id, stream] : runners.streams) REQUIRE(!stream.answer.empty());
+  runners.flags.mixed_batches = true;
+  runners.live(1, /*keeps=*/true, 1, 0);
+  CHECK(runners.num_adopted * runners.flags.block_size >= kCopiedTokens);
+  CHECK(runners.num_adopted * runners.flags.block_size < kCopiedTokens + 1000);
+  runners.live(kToTheEnd, /*keeps=*/true, 1, 0);
+  CHECK(answers_of(runners) == expected);
+}
+
 TEST_CASE("kept cache: however often runners die, each computes less than a block of each stream again") {
   KeptRunners runners;
   runners.flags.kv_cache_type = KvType::kQ8_0;
@@ -196,8 +260,11 @@ TEST_CASE("kept cache: of flipped bits in cache and index none changes a token")
     for (uint32_t i = 0; i < 500; ++i) {
       const Part& part = parts[random() % 2];
       const uint64_t at = part.offset + random() % part.num_bytes;
-      const auto mapped = runners.memory().map(at / 4096 * 4096, 4096, SealedMemory::Access::kWrite);
-      mapped->bytes()[at % 4096] ^= static_cast<std::byte>(1u << random() % 8);
+      const int file = runners.memory().descriptor();
+      std::byte byte;
+      REQUIRE(pread(file, &byte, 1, static_cast<off_t>(at)) == 1);
+      byte ^= static_cast<std::byte>(1u << random() % 8);
+      REQUIRE(pwrite(file, &byte, 1, static_cast<off_t>(at)) == 1);
     }
     runners.live(5);
     num_dropped += runners.num_dropped;
@@ -248,16 +315,13 @@ TEST_CASE("kept cache: a cache that is taken over keeps its size and its context
 TEST_CASE("kept cache: a descriptor that is no memory of fixed size is refused by name") {
   EngineFlags flags;
   flags.kv_fd = 999;
-  CHECK(
-      flags.open_kv_memory().error().message ==
-      "--kv-fd is 999, and descriptor 999 is not open. Give it a memfd that is sealed against shrinking and "
-      "growing.");
+  CHECK(flags.open_kv_memory().error().message == "--kv-fd 999 is no open descriptor.");
   flags.kv_fd = open("/dev/null", O_RDWR);
   const Error no_memory = flags.open_kv_memory().error();
   CHECK(no_memory.exit_code == ExitCode::kTryAgain);
-  CHECK(no_memory.message.find("is no memfd") != std::string::npos);
+  CHECK(no_memory.message.find("is no file in memory") != std::string::npos);
   flags.kv_fd = memfd_create("test", MFD_ALLOW_SEALING);
-  CHECK(flags.open_kv_memory().error().message.find("may change its size") != std::string::npos);
+  CHECK(flags.open_kv_memory().error().message.find("its size could change") != std::string::npos);
 }
 
 }  // namespace runnel

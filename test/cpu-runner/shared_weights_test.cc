@@ -25,7 +25,7 @@ std::shared_ptr<MemoryFile> new_file() {
 }
 
 std::shared_ptr<MemoryFile> passed(const MemoryFile& file) {
-  Result<MemoryFile> sealed = MemoryFile::open_sealed(dup(file.descriptor()), "--weights-fd");
+  Result<MemoryFile> sealed = MemoryFile::inherit(dup(file.descriptor()), "--weights-fd", Seals::kAll);
   if (!sealed.ok()) FAIL(sealed.error().message);
   return std::make_shared<MemoryFile>(*std::move(sealed));
 }

@@ -79,7 +79,7 @@ GENERATE_ZEROS = nested(1, number(1, 1) + numbers(2, [5]) + number(4, 1)
                                  + number(6, 0) + single(7, 0.0) + single(8, 0.0)) + number(7, 0))
 GENERATE_MASKED = nested(1, number(1, 3) + numbers(2, [5, 6]) + number(4, 9) + numbers(5, [2])
                          + nested(6, numbers(10, [2, 300, 49151]) + numbers(11, [300])) + number(8, 20) + number(9, 4)
-                         + nested(10, bytes([0x00, 0xFF, 0x5A])))
+                         + nested(10, bytes([0x00, 0xFF, 0x5A])) + numbers(12, [5, 300]))
 GENERATE_GRAMMAR = nested(1, number(1, 4) + numbers(2, [5]) + number(4, 64) + numbers(5, [0])
                           + nested(11, number(1, 1) + text(2, '{"type":"object"}') + number(3, 1)))
 CANCEL = nested(2, number(1, MAX_U32) + number(2, 1))
@@ -88,6 +88,7 @@ RESUME = nested(4, number(1, 9))
 DRAIN = nested(5, b"")
 VOCABULARY = nested(6, number(1, 49152) + number(2, 300000) + number(3, 256) + numbers(4, [0, 3, 1])
                     + nested(5, b"\x00\xffa\n"))
+RELEASE_KV = nested(8, number(1, 5))
 EMBED = nested(7, number(1, 12) + numbers(2, [1, 300, 49151]) + number(3, 2) + nested(4, bytes([0x00, 0xFF, 0x5A])))
 
 HELLO = nested(1, number(1, 3) + text(2, "cpu") + text(3, "0.1.0") + text(4, "cpu-f32-1") +
@@ -121,7 +122,7 @@ FAILURE_OF_MEMORY = nested(7, number(1, 71) + text(2, "The GPU's memory is too s
 
 TO_RUNNER = [("generate", GENERATE), ("generate", GENERATE_ZEROS), ("generate", GENERATE_MASKED),
              ("generate", GENERATE_GRAMMAR), ("cancel", CANCEL), ("pause", PAUSE), ("resume", RESUME), ("drain", DRAIN),
-             ("vocabulary", VOCABULARY), ("embed", EMBED)]
+             ("vocabulary", VOCABULARY), ("embed", EMBED), ("release_kv", RELEASE_KV)]
 FROM_RUNNER = [("hello", HELLO), ("load_progress", LOAD_PROGRESS), ("ready", READY), ("step", STEP),
                ("step", STEP_EMPTY), ("heartbeat", HEARTBEAT), ("request_error", REQUEST_ERROR), ("failure", FAILURE),
                ("failure", FAILURE_OF_MEMORY),
@@ -144,7 +145,7 @@ JSON = {
     GENERATE_MASKED: {"generate": {
         "request_id": 3, "token_ids": [5, 6], "max_tokens": 9, "stop_ids": [2],
         "sampling": {"allowed_token_ids": [2, 300, 49151], "banned_token_ids": [300]},
-        "prompt_logprobs": 20, "min_tokens": 4, "cache_salt": "00ff5a"}},
+        "prompt_logprobs": 20, "min_tokens": 4, "cache_salt": "00ff5a", "kv_from": [5, 300]}},
     GENERATE_GRAMMAR: {"generate": {
         "request_id": 4, "token_ids": [5], "max_tokens": 64, "stop_ids": [0],
         "grammar": {"kind": "GRAMMAR_KIND_JSON_SCHEMA", "source": "{\"type\":\"object\"}", "strict": True}}},
@@ -156,6 +157,7 @@ JSON = {
                                 "spellings": "00ff610a"}},
     EMBED: {"embed": {"request_id": 12, "token_ids": [1, 300, 49151], "pooling": "POOLING_MEAN",
                       "cache_salt": "00ff5a"}},
+    RELEASE_KV: {"release_kv": {"descriptor": 5}},
     HELLO: {"hello": {"protocol_version": 3, "kind": "cpu", "build": "0.1.0", "numerics_id": "cpu-f32-1",
                       "sandbox": "landlock+mdwe+seccomp"}},
     LOAD_PROGRESS: {"load_progress": {"loaded_bytes": 1 << 33, "total_bytes": str(MAX_U64)}},
@@ -239,7 +241,7 @@ for direction, first, members, limit in (("to_runner", CANCEL, TO_RUNNER, TO_RUN
 
 for member, message in TO_RUNNER + FROM_RUNNER:
     direction = "to_runner" if (member, message) in TO_RUNNER else "from_runner"
-    suffix = {GENERATE_ZEROS: " whose optional fields are zeros", GENERATE_MASKED: " with masks and prompt scores",
+    suffix = {GENERATE_ZEROS: " whose optional fields are zeros", GENERATE_MASKED: " with masks, prompt scores and other caches",
               GENERATE_GRAMMAR: " with a grammar",
               STEP_EMPTY: " without outputs", FAILURE_OF_MEMORY: " for want of memory"}.get(message, "")
     add_messages(f"one {member}{suffix}", direction, [(member, message)])

@@ -25,6 +25,7 @@ import {
   partsOf,
   type ReaderLimits,
   type ReaderReply,
+  readerLimits,
   TemplateSourceError,
 } from './messages.ts';
 
@@ -68,7 +69,7 @@ export class ReaderProcess {
     this.#limits = limits;
     this.#onEnd = onEnd;
     try {
-      this.#child = forkReader(limits.heapMb);
+      this.#child = takeSpare(limits.heapMb) ?? forkReader(limits.heapMb);
     } catch (error) {
       throw new ReaderProcessError('not_started', notStarted(error));
     }
@@ -275,6 +276,32 @@ const environmentNames = [
   'XDG_CACHE_HOME',
   'RUNNEL_CACHE',
 ];
+
+/** A process that was started before a reader needed it, with what drops it when it ends. */
+let spare: { readonly child: ChildProcess; drop(): void } | undefined;
+
+/**
+ * Starts the process of the next reader: a server that begins needs one, and starting it takes as long as loading the server's
+ * code. If it cannot be started or ends, the reader starts one itself, and reports what is wrong. Returns the process id.
+ */
+export function startSpareReader(): number | undefined {
+  const child = forkReader(readerLimits.heapMb);
+  const drop = (): void => {
+    spare = undefined;
+  };
+  child.on('error', drop).on('exit', drop).unref();
+  child.channel?.unref();
+  spare = { child, drop };
+  return child.pid;
+}
+
+function takeSpare(heapMb: number): ChildProcess | undefined {
+  if (spare === undefined || heapMb !== readerLimits.heapMb) return undefined;
+  const { child, drop } = spare;
+  child.off('error', drop).off('exit', drop);
+  spare = undefined;
+  return child.connected ? child : undefined;
+}
 
 function forkReader(heapMb: number): ChildProcess {
   const { file, flags } = readerProgram();

@@ -3,7 +3,7 @@
  * descriptor has been opened here.
  */
 
-import { close, constants, openSync } from 'node:fs';
+import { close, closeSync, constants, openSync } from 'node:fs';
 import { messageOf } from '../../errors/thrown.ts';
 import { escapeControls } from '../../system/printable.ts';
 import { scrubEnvironment, startProgram } from '../../system/start-program.ts';
@@ -12,8 +12,14 @@ import { scrubEnvironment, startProgram } from '../../system/start-program.ts';
 const MAX_WAIT_MS = 10_000;
 const MAX_OUTPUT_BYTES = 4096;
 
-/** runner: path of the program. Resolves with the descriptor. Rejects with a sentence. */
-export type MakeKvMemory = (runner: string) => Promise<number>;
+/** The memory by its descriptors: for runners of its place, and for other runners, which can only read. */
+export interface KvMemory {
+  readonly own: number;
+  readonly reader: number;
+}
+
+/** runner: path of the program. Rejects with a sentence. */
+export type MakeKvMemory = (runner: string) => Promise<KvMemory>;
 
 export const makeKvMemory: MakeKvMemory = async (runner) => {
   const child = startProgram(runner, ['memory'], {
@@ -25,24 +31,34 @@ export const makeKvMemory: MakeKvMemory = async (runner) => {
     killSignal: 'SIGKILL',
     maxBuffer: MAX_OUTPUT_BYTES,
   });
-  let opened: number | undefined;
+  let opened: KvMemory | undefined;
   try {
     const { pid } = child;
     if (pid !== undefined)
       for await (const line of child) {
-        opened ??= openSync(`/proc/${pid}/fd/${Number(line)}`, constants.O_RDWR);
+        opened ??= open(`/proc/${pid}/fd/${Number(line)}`);
         child.stdin.end();
       }
     if (opened !== undefined) return opened;
     const { stderr, originalMessage, exitCode } = await child;
     throw new Error(stderr || originalMessage || `it exited with status ${exitCode}`);
   } catch (error) {
-    if (opened !== undefined) closeMemory(opened);
+    if (opened !== undefined) for (const descriptor of Object.values(opened)) closeMemory(descriptor);
     child.kill();
     const reason = escapeControls(messageOf(error));
     throw new Error(`${runner} memory made no memory for KV caches: ${reason}`);
   }
 };
+
+function open(path: string): KvMemory {
+  const own = openSync(path, constants.O_RDWR);
+  try {
+    return { own, reader: openSync(path, constants.O_RDONLY) };
+  } catch (error) {
+    closeSync(own);
+    throw error;
+  }
+}
 
 /** Closes a file in memory. Freeing gigabytes takes the system a while, so it is not done on the event loop. */
 export function closeMemory(descriptor: number): void {

@@ -161,6 +161,11 @@ export class RunnerClient {
     this.#send(`flow ${requestId}`, { type: isPaused ? 'pause' : 'resume', requestId });
   }
 
+  /** Has the runner read nothing more from the KV cache behind this descriptor, and close it. */
+  releaseKv(descriptor: number): void {
+    this.#send(`release ${descriptor}`, { type: 'release_kv', descriptor });
+  }
+
   /** Asks the runner to finish what it has and then to exit. */
   drain(): void {
     this.#send('drain', { type: 'drain' });

@@ -35,6 +35,8 @@ export interface Generate
   readonly requestId: number;
   readonly tokenIds: readonly number[];
   readonly numEmitted: number;
+  /** Descriptors of the runner: KV caches of others that may have blocks of tokenIds. */
+  readonly kvFrom?: readonly number[];
 }
 
 export interface Embed extends Pick<Generate, 'requestId' | 'tokenIds' | 'cacheSalt'> {
@@ -57,6 +59,7 @@ export type ToRunner =
   | { readonly type: 'cancel'; readonly requestId: number; readonly isComplete?: boolean }
   | { readonly type: 'pause' | 'resume'; readonly requestId: number }
   | { readonly type: 'drain' }
+  | { readonly type: 'release_kv'; readonly descriptor: number }
   | ({ readonly type: 'vocabulary' } & Vocabulary);
 
 const kinds: Readonly<Record<GrammarKind, runner.v1.GrammarKind>> = {
@@ -80,13 +83,15 @@ export function encodeToRunner(message: ToRunner): Uint8Array {
 
 function toRunnerFields(message: ToRunner): runner.v1.ToRunner.$Properties {
   if (message.type === 'drain') return { drain: {} };
+  if (message.type === 'release_kv')
+    return { releaseKv: { descriptor: u32('descriptor', message.descriptor) } };
   if (message.type === 'vocabulary') return { vocabulary: vocabularyFields(message) };
   const requestId = u32('request_id', message.requestId);
   if (message.type === 'embed') return { embed: embedFields(message) };
   if (message.type === 'cancel')
     return { cancel: { requestId, ...(message.isComplete === true ? { isComplete: true } : {}) } };
   if (message.type !== 'generate') return { [message.type]: { requestId } };
-  const { sampling, topLogprobs, promptLogprobs, grammar } = message;
+  const { sampling, topLogprobs, promptLogprobs, grammar, kvFrom = [] } = message;
   return {
     generate: {
       requestId,
@@ -115,6 +120,7 @@ function toRunnerFields(message: ToRunner): runner.v1.ToRunner.$Properties {
       minTokens: u32('min_tokens', message.minTokens),
       cacheSalt: salt(message.cacheSalt),
       ...(grammar === undefined ? {} : { grammar: grammarFields(grammar) }),
+      kvFrom: ids('kv_from', kvFrom),
     },
   };
 }

@@ -1,20 +1,32 @@
 /**
- * The KV cache of one place, in memory that outlives the runners there (docs/reliability.md, "What a death costs"). The next
- * runner in the place goes on with what the dead one has computed. The gateway only holds the descriptor.
+ * The KV caches of a pool's places, each in memory that outlives the runners there (docs/reliability.md, "What a death costs"). The
+ * next runner in a place goes on with what the dead one has computed. The runners of other places read it, to go on with streams that
+ * come from there. The gateway only holds the descriptors.
  */
+import { messageOf } from '../../errors/thrown.ts';
 import type { Timer } from '../../system/clock.ts';
-import { closeMemory, type MakeKvMemory, makeKvMemory } from '../process/kv-memory.ts';
+import { closeMemory, type KvMemory, type MakeKvMemory, makeKvMemory } from '../process/kv-memory.ts';
 import { passing, type RunnerCommand } from '../process/process.ts';
 import type { Death } from './exit-policy.ts';
 
 /** A runner that takes longer from its first sign of death to its end may have written to the memory meanwhile. */
 export const maxDyingMs = 5000;
 
+export interface KeptCacheEvents {
+  /** What was computed in this place is not used any more, for this reason. */
+  onDropped(place: number, reason: string): void;
+  /** The runner in this place is to let go of the memory that it knows by this descriptor. */
+  onReleased(place: number, descriptor: number): void;
+}
+
+/** The KV cache of one place. */
 export class KeptCache {
-  readonly #onDropped: (reason: string) => void;
+  readonly #place: number;
+  readonly #all: readonly KeptCache[];
+  readonly #events: KeptCacheEvents;
   readonly #make: MakeKvMemory;
   /** undefined: the memory is not made yet, or could not be made. */
-  #descriptor: number | undefined;
+  #memory: KvMemory | undefined;
   /** The runner program that made the memory, or that could not. */
   #maker: string | undefined;
   #making: Promise<void> | undefined;
@@ -23,30 +35,53 @@ export class KeptCache {
   /** The last runner began with what another one had computed. */
   #tookOver = false;
   #isClosed = false;
+  /** The memory of other places that the last runner was given, and the descriptors by which it knows it. */
+  readonly #given = new Map<KvMemory, number>();
 
-  /** onDropped: what was computed in this place is not used any more, for this reason. */
-  constructor(onDropped: (reason: string) => void, make: MakeKvMemory = makeKvMemory) {
-    this.#onDropped = onDropped;
+  private constructor(place: number, all: readonly KeptCache[], events: KeptCacheEvents, make: MakeKvMemory) {
+    this.#place = place;
+    this.#all = all;
+    this.#events = events;
     this.#make = make;
   }
 
-  /** If memory for this command must be made first, calls `start` when it is made; otherwise returns undefined. */
+  /** Those of so many places. */
+  static ofPlaces(
+    numPlaces: number,
+    events: KeptCacheEvents,
+    make: MakeKvMemory = makeKvMemory,
+  ): readonly KeptCache[] {
+    const all: KeptCache[] = [];
+    for (let place = 0; place < numPlaces; place += 1) all.push(new KeptCache(place, all, events, make));
+    return all;
+  }
+
+  /**
+   * If memory for this command must be made first, calls `start` when it is made; otherwise returns undefined. The memory of all
+   * places is made, since a runner cannot be given any later.
+   */
   wait({ keepsKv = false, file }: RunnerCommand, start: () => void): Timer | undefined {
-    if (!keepsKv || this.#maker === file) return undefined;
-    this.#making ??= this.#makeBy(file);
+    const making = keepsKv ? this.#all.flatMap((cache) => cache.#missing(file) ?? []) : [];
+    if (making.length === 0) return undefined;
     let isCancelled = false;
-    void this.#making.then(() => {
+    void Promise.all(making).then(() => {
       if (!isCancelled) start();
     });
     return { cancel: () => (isCancelled = true) };
   }
 
+  #missing(runner: string): Promise<void> | undefined {
+    if (this.#maker === runner) return undefined;
+    this.#making ??= this.#makeBy(runner);
+    return this.#making;
+  }
+
   async #makeBy(runner: string): Promise<void> {
     this.#free();
     try {
-      this.#descriptor = await this.#make(runner);
+      this.#memory = await this.#make(runner);
     } catch (error) {
-      this.#onDropped(error instanceof Error ? error.message : String(error));
+      this.#events.onDropped(this.#place, messageOf(error));
     }
     this.#maker = runner;
     this.#making = undefined;
@@ -55,10 +90,29 @@ export class KeptCache {
 
   /** The command of the next runner. */
   passTo(command: RunnerCommand): RunnerCommand {
-    if (!command.keepsKv || this.#descriptor === undefined) return command;
+    this.#given.clear();
+    if (!command.keepsKv) return command;
+    if (this.#memory === undefined) {
+      // The start after this one tries again.
+      this.#maker = undefined;
+      return command;
+    }
     this.#tookOver = this.#isUsed;
     this.#isUsed = true;
-    return passing(command, 'kv-fd', this.#descriptor);
+    let passed = passing(command, 'kv-fd', this.#memory.own);
+    for (const cache of this.#all) {
+      const memory = cache.#memory;
+      if (memory === undefined || cache === this) continue;
+      passed = passing(passed, 'kv-from', memory.reader);
+      this.#given.set(memory, Number(passed.args.at(-1)));
+    }
+    return passed;
+  }
+
+  /** The descriptors by which the runner in this place knows the memory of these, as far as it has been given what is there now. */
+  descriptorsOf(places: readonly number[]): number[] {
+    const caches = places.flatMap((place) => this.#all[place] ?? []);
+    return caches.flatMap((cache) => (cache.#memory && this.#given.get(cache.#memory)) ?? []);
   }
 
   /** The runner is dead. dyingMs: since the first sign of it. */
@@ -67,11 +121,11 @@ export class KeptCache {
     if (reason !== undefined) this.distrust(reason);
   }
 
-  /** The next runner gets new memory. */
+  /** Nobody reads the memory any more, and the next runner gets new memory. */
   distrust(reason: string): void {
     if (!this.#isUsed) return;
     this.#free();
-    this.#onDropped(reason);
+    this.#events.onDropped(this.#place, reason);
   }
 
   /** Frees the memory, once no runner has it any more. */
@@ -81,11 +135,23 @@ export class KeptCache {
   }
 
   #free(): void {
-    if (this.#descriptor !== undefined) closeMemory(this.#descriptor);
-    this.#descriptor = undefined;
+    const memory = this.#memory;
+    this.#memory = undefined;
     this.#maker = undefined;
     this.#isUsed = false;
     this.#tookOver = false;
+    if (memory === undefined) return;
+    for (const cache of this.#all) cache.#release(memory);
+    closeMemory(memory.own);
+    closeMemory(memory.reader);
+  }
+
+  /** The pages of a memory are not freed while another runner has a descriptor. */
+  #release(memory: KvMemory): void {
+    const descriptor = this.#given.get(memory);
+    if (descriptor === undefined) return;
+    this.#given.delete(memory);
+    this.#events.onReleased(this.#place, descriptor);
   }
 }
 
@@ -95,6 +161,8 @@ export class KeptCache {
  */
 export function whyDistrusted(death: Death, dyingMs: number, tookOver: boolean): string | undefined {
   const { exit, verdict, isOutOfMemory, hasTokens } = death;
+  // No process has had it.
+  if (exit.spawnError !== undefined) return undefined;
   if (exit.signal === 'SIGSYS' || verdict?.kind === 'violation') return 'The runner did what none may do.';
   // The death of the runner does not free the memory, and the kernel would kill the gateway next.
   if (exit.signal === 'SIGKILL' && verdict === undefined && isOutOfMemory) return 'Memory ran out.';

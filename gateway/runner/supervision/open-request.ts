@@ -36,6 +36,15 @@ export interface OpenRequestEvents {
   onPaused(): void;
 }
 
+export interface Submission {
+  /** For one token only. */
+  readonly isIsolationRun: boolean;
+  /** That of the runner. */
+  readonly place: number;
+  /** Descriptors of the runner: KV caches that may have what other runners computed for the request. */
+  readonly kvFrom: readonly number[];
+}
+
 export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
   /** Requests are numbered in the order of their admission. */
   readonly order: number;
@@ -53,6 +62,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
         isDone: boolean;
       }
     | undefined;
+  #places: readonly number[] = [];
   /** Numerics id of the runner that had the request last. */
   #numericsId: string | undefined;
   /** The context of the runner that had the request first, for which it was admitted. */
@@ -125,6 +135,11 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
     };
   }
 
+  /** The places of the runners that had the request, the last one first. Their KV caches may have what they computed for it. */
+  get places(): readonly number[] {
+    return this.#places;
+  }
+
   get hasResult(): boolean {
     return this.state.numEmitted > 0 || this.#hasEmbedding;
   }
@@ -139,14 +154,12 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
     return this.#sent !== undefined && !this.#sent.isIsolationRun && this.#stream.isPaused;
   }
 
-  /**
-   * Gives the request to a runner that is ready, from the first token or from where the answer stands. isIsolationRun: for
-   * one token only.
-   */
-  submit(client: RunnerClient, { isIsolationRun }: { isIsolationRun: boolean }): void {
+  /** Gives the request to a runner that is ready, from the first token or from where the answer stands. */
+  submit(client: RunnerClient, { isIsolationRun, place, kvFrom }: Submission): void {
     if (this.#sent !== undefined) throw new Error('A request was given to two runners.');
     this.#waitedMs = Math.round(this.#now() - this.#admittedMs);
-    if (!this.#send(client, isIsolationRun)) return;
+    this.#places = [place, ...this.#places.filter((each) => each !== place)];
+    if (!this.#send(client, isIsolationRun, kvFrom)) return;
     const { numEmitted } = this.state;
     if (numEmitted > 0 && client.numericsId !== this.#numericsId) this.#stream.continuedBy(client.numericsId);
     this.#numericsId = client.numericsId;
@@ -156,7 +169,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
   }
 
   /** Returns false if the request cannot be sent, which ends it. */
-  #send(client: RunnerClient, isIsolationRun: boolean): boolean {
+  #send(client: RunnerClient, isIsolationRun: boolean, kvFrom: readonly number[] = []): boolean {
     this.#firstMaxModelLen ??= client.ready.maxModelLen;
     if (this.#hasOutgrown(client)) {
       this.#refuse(tooLargeFor(client));
@@ -165,7 +178,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
     try {
       this.#sent = {
         client,
-        requestId: this.#ask(client, isIsolationRun),
+        requestId: this.#ask(client, isIsolationRun, kvFrom),
         isIsolationRun,
         isLost: false,
         hasOutput: false,
@@ -194,10 +207,14 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
     return maxModelLen < (this.#firstMaxModelLen ?? 0) && this.state.fillsContext(maxModelLen);
   }
 
-  #ask(client: RunnerClient, isIsolationRun: boolean): number {
+  #ask(client: RunnerClient, isIsolationRun: boolean, kvFrom: readonly number[]): number {
     const embed = this.state.toEmbed();
     if (embed !== undefined) return client.embed(embed, this);
-    return client.generate(this.state.toGenerate(isIsolationRun), this, this.request.vocabulary);
+    return client.generate(
+      { ...this.state.toGenerate(isIsolationRun), kvFrom },
+      this,
+      this.request.vocabulary,
+    );
   }
 
   /** The runner accepts no more frames; the request still takes the tokens that arrive. */

@@ -29,6 +29,8 @@ export interface RequestSchedulerEvents {
   onQuarantined(numPromptIds: number, numEmitted: number): void;
   /** Whether this runner, which takes no requests now, will take some soon. */
   isComing(index: number): boolean;
+  /** Descriptors by which this runner knows the KV caches of these places. */
+  kvFrom(index: number, places: readonly number[]): readonly number[];
 }
 
 export interface RequestSchedulerOptions {
@@ -311,7 +313,8 @@ export class RequestScheduler {
     runner.requests.add(open);
     if (isAlone) runner.isolationRun = open;
     if (this.#runners.length > 1) for (const hash of prefixHashes(open.request)) runner.prefixes.add(hash);
-    open.submit(client, { isIsolationRun: isAlone });
+    const kvFrom = this.#events.kvFrom(runner.index, open.places);
+    open.submit(client, { isIsolationRun: isAlone, place: runner.index, kvFrom });
   }
 
   /** Takes the next request that a runner has room for out of the queue. Makes room if its caller has too little. */

@@ -73,16 +73,18 @@ export class RunnerPool implements Runner {
           options.log({ level: 'error', event: 'request_quarantined', numPromptIds, numEmitted });
         },
         isComing: (index) => this.#supervisors[index]?.status.isComing ?? false,
+        kvFrom: (index, places) => this.#caches[index]?.descriptorsOf(places) ?? [],
       },
     );
     this.#weights = new SharedWeights((reason) => {
       options.log({ level: 'warn', event: 'weights_dropped', reason });
     });
-    this.#caches = Array.from({ length: numRunners }, (_, index) => {
-      const numbered = numRunners === 1 ? {} : { runner: index };
-      return new KeptCache((reason) =>
-        options.log({ level: 'info', event: 'kv_cache_dropped', ...numbered, reason }),
-      );
+    this.#caches = KeptCache.ofPlaces(numRunners, {
+      onDropped: (runner, reason) => {
+        const numbered = numRunners === 1 ? {} : { runner };
+        options.log({ level: 'info', event: 'kv_cache_dropped', ...numbered, reason });
+      },
+      onReleased: (index, descriptor) => this.#supervisors[index]?.releaseKv(descriptor),
     });
     this.#supervisors = Array.from({ length: numRunners }, (_, index) => this.#supervisorOf(index));
     this.#replacement = new RollingReplacement(this.#supervisors, options);

@@ -214,6 +214,11 @@ export class RunnerSupervisor {
     this.#replacement = undefined;
   }
 
+  /** The runner reads nothing more from the KV cache that it knows by this descriptor. */
+  releaseKv(descriptor: number): void {
+    this.#session?.client.releaseKv(descriptor);
+  }
+
   onProven(): void {
     this.#restarts.closeBreaker();
     this.#log('info', 'breaker_closed', {});

@@ -80,7 +80,7 @@ class SharedArena {
   const MemoryFile& file() const { return file_; }
   // The same file for another arena, as if it had been passed to another process.
   MemoryFile passed() const {
-    Result<MemoryFile> file = MemoryFile::open_sealed(dup(file_.descriptor()), "--weights-fd");
+    Result<MemoryFile> file = MemoryFile::inherit(dup(file_.descriptor()), "--weights-fd", Seals::kAll);
     REQUIRE(file.ok());
     return *std::move(file);
   }
@@ -160,7 +160,7 @@ MemoryFile file_with(const WeightsHeader& header, uint64_t bytes = 8 * kMiB) {
   MemoryFile file = empty_file();
   REQUIRE(file.resize(bytes).ok());
   REQUIRE(pwrite(file.descriptor(), &header, sizeof header, 0) == sizeof header);
-  REQUIRE(file.seal().ok());
+  REQUIRE(file.seal(Seals::kAll).ok());
   return file;
 }
 
@@ -192,7 +192,7 @@ TEST_CASE("packed weights of another kind, layout or model are refused by name b
   SharedArena of_zeros(file_with({}));
   CHECK(fault_of(of_zeros.expect()) == "holds no weights");
   MemoryFile nothing = empty_file();
-  REQUIRE(nothing.seal().ok());
+  REQUIRE(nothing.seal(Seals::kAll).ok());
   SharedArena of_nothing(std::move(nothing));
   CHECK(fault_of(of_nothing.expect()) == "is too short for a header");
   SharedArena of_other_model(packed(kPieces)->passed());

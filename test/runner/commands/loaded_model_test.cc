@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "cpu-runner/cpu_backend.h"
-#include "cpu-runner/memory.h"
 #include "runner/commands/memory_plan.h"
+#include "runner/system/memory.h"
 #include "runner/system/process_memory.h"
 #include "test/fixtures/golden_models.h"
 #include "test/fixtures/sequences.h"

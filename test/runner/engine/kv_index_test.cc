@@ -8,7 +8,7 @@
 #include <csignal>
 #include <random>
 
-#include "runner/engine/kv_memory.h"
+#include "runner/engine/kv_mapping.h"
 #include "runner/engine/request.h"
 #include "test/fixtures/kept_blocks.h"
 #include "test/unit_test.h"
@@ -218,39 +218,41 @@ TEST_CASE("kv index: a death at any instruction of a block manager leaves nothin
 }
 
 TEST_CASE(
-    "kv memory: the next process finds the number of blocks that it has to keep, and other contents bring "
+    "kv mapping: the next process finds the number of blocks that it has to keep, and other contents bring "
     "their own") {
-  const Result<SealedMemory> memory = SealedMemory::create("test", uint64_t{64} << 20);
+  Result<MemoryFile> memory = MemoryFile::create("test");
   REQUIRE(memory.ok());
+  REQUIRE(memory->resize(uint64_t{64} << 20).ok());
   KvIndexShape shape = KeptBlocks().shape;
   {
-    const auto first = KvMemory::open(*memory, shape);
+    const auto first = KvMapping::open(*memory, shape);
     REQUIRE(first.ok());
     CHECK((*first)->blocks().size() == shape.num_blocks * shape.block_bytes);
     std::ranges::fill((*first)->blocks(), std::byte{7});
     (*first)->index().publish(15, content_of(1));
   }
-  CHECK(KvMemory::kept_blocks(*memory, shape) == shape.num_blocks);
+  CHECK(KvMapping::kept_blocks(*memory, shape) == shape.num_blocks);
   {
-    const auto next = KvMemory::open(*memory, shape);
+    const auto next = KvMapping::open(*memory, shape);
     REQUIRE(next.ok());
     CHECK(has_entry((*next)->index(), 15, content_of(1)));
     CHECK((*next)->blocks()[100] == std::byte{7});
   }
   shape.num_blocks = 5;
-  CHECK(KvMemory::kept_blocks(*memory, shape) == KeptBlocks().shape.num_blocks);
+  CHECK(KvMapping::kept_blocks(*memory, shape) == KeptBlocks().shape.num_blocks);
   shape.contents = "another model";
-  CHECK(KvMemory::kept_blocks(*memory, shape) == 0);
-  const auto other = KvMemory::open(*memory, shape);
+  CHECK(KvMapping::kept_blocks(*memory, shape) == 0);
+  const auto other = KvMapping::open(*memory, shape);
   REQUIRE(other.ok());
   CHECK((*other)->index().num_blocks() == 5);
   CHECK((*other)->index().is_empty(3));
 }
 
-TEST_CASE("kv memory: one that is too small is refused by name") {
-  const Result<SealedMemory> memory = SealedMemory::create("test", 4096);
+TEST_CASE("kv mapping: one that is too small is refused by name") {
+  Result<MemoryFile> memory = MemoryFile::create("test");
   REQUIRE(memory.ok());
-  const auto refused = KvMemory::open(*memory, KeptBlocks().shape);
+  REQUIRE(memory->resize(4096).ok());
+  const auto refused = KvMapping::open(*memory, KeptBlocks().shape);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().exit_code == ExitCode::kTryAgain);
   CHECK(refused.error().message ==

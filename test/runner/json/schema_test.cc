@@ -85,7 +85,7 @@ TEST_CASE("json frames: a command in JSON is the command in protobuf, an event t
       CHECK(json::parse(event_to_json(parse_message<wire::FromRunner>(bytes).value())) == vector["json"][0]);
     }
   }
-  CHECK(num_checked == 22);
+  CHECK(num_checked == 23);
 }
 
 }  // namespace runnel

@@ -270,7 +270,7 @@ TEST_CASE(
   REQUIRE(file.ok());
   const int status = status_of_confined([&] {
     if (!file->resize(4096).ok() || pwrite(file->descriptor(), "x", 1, 0) != 1) return kFailedOtherwise;
-    if (!file->seal().ok()) return kFailedOtherwise;
+    if (!file->seal(Seals::kAll).ok()) return kFailedOtherwise;
     return fcntl(file->descriptor(), F_SETFL, O_APPEND) < 0 && errno == EPERM ? kDenied : kHappened;
   });
   CHECK(WIFEXITED(status));

@@ -52,7 +52,8 @@ void read_messages(Decoded& decoded, std::vector<std::string>& members, auto&& n
 }
 
 std::string name_of_command(wire::ToRunner::MessageCase member) {
-  const char* names[] = {"", "generate", "cancel", "pause", "resume", "drain", "vocabulary", "embed"};
+  const char* names[] = {"",      "generate",   "cancel", "pause",     "resume",
+                         "drain", "vocabulary", "embed",  "release_kv"};
   return names[member];
 }
 
@@ -147,7 +148,7 @@ TEST_CASE("frames: every field of a generate arrives, all 64 bits of the seed in
   CHECK(generate.sampling().logit_bias(1).bias() == 2.5f);
   CHECK(generate.top_logprobs() == 20);
 
-  const wire::Generate masked = generate_of("one generate with masks and prompt scores");
+  const wire::Generate masked = generate_of("one generate with masks, prompt scores and other caches");
   CHECK(masked.prompt_logprobs() == 20);
   CHECK(masked.min_tokens() == 4);
   CHECK(masked.sampling().allowed_token_ids_size() == 3);

@@ -31,7 +31,7 @@ void* mapped(const MemoryFile& file, int protection) {
 TEST_CASE("a sealed file in memory can be read, and nobody can change its bytes, its size or its seals") {
   MemoryFile file = file_of(kFileBytes);
   REQUIRE(pwrite(file.descriptor(), "bytes", 5, 0) == 5);
-  REQUIRE(file.seal().ok());
+  REQUIRE(file.seal(Seals::kAll).ok());
   CHECK(file.is_sealed());
   const std::string path = "/proc/self/fd/" + std::to_string(file.descriptor());
   for (const int other : {dup(file.descriptor()), open(path.c_str(), O_RDWR)}) {
@@ -56,19 +56,19 @@ TEST_CASE("a file in memory is not sealed while it is mapped for writing, nor wh
   REQUIRE(readable != MAP_FAILED);
   void* const writable = mapped(file, PROT_READ | PROT_WRITE);
   REQUIRE(writable != MAP_FAILED);
-  CHECK_FALSE(file.seal().ok());
+  CHECK_FALSE(file.seal(Seals::kAll).ok());
   REQUIRE(mprotect(writable, kFileBytes, PROT_READ) == 0);
-  const Result<void> refused = file.seal();
+  const Result<void> refused = file.seal(Seals::kAll);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().exit_code == ExitCode::kSystem);
   CHECK_FALSE(file.is_sealed());
   munmap(writable, kFileBytes);
-  CHECK(file.seal().ok());
+  CHECK(file.seal(Seals::kAll).ok());
 }
 
 // The error for a descriptor, without its number.
 std::string refusal_of(int descriptor) {
-  const Result<MemoryFile> file = MemoryFile::open_sealed(descriptor, "--weights-fd");
+  const Result<MemoryFile> file = MemoryFile::inherit(descriptor, "--weights-fd", Seals::kAll);
   REQUIRE_FALSE(file.ok());
   CHECK(file.error().exit_code == ExitCode::kTryAgain);
   const std::string& message = file.error().message;
@@ -87,22 +87,38 @@ TEST_CASE("a descriptor that is no sealed file in memory is refused by name") {
   REQUIRE(pipe(pipe_ends) == 0);
   close(pipe_ends[1]);
   CHECK(refusal_of(pipe_ends[0]) == "is no file in memory.");
-  const MemoryFile unsealed = file_of(kFileBytes);
-  CHECK(refusal_of(dup(unsealed.descriptor())) == "is not sealed, so its bytes could change.");
-  REQUIRE(fcntl(unsealed.descriptor(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
-  CHECK(refusal_of(dup(unsealed.descriptor())) == "is not sealed, so its bytes could change.");
+  MemoryFile file = file_of(kFileBytes);
+  CHECK(refusal_of(dup(file.descriptor())) == "is not sealed, so its size could change.");
+  REQUIRE(file.seal(Seals::kSize).ok());
+  CHECK(refusal_of(dup(file.descriptor())) == "is not sealed, so its bytes could change.");
 }
 
 TEST_CASE("a sealed file in memory is taken over with its size") {
   MemoryFile file = file_of(kFileBytes);
-  REQUIRE(file.seal().ok());
+  REQUIRE(file.seal(Seals::kAll).ok());
   const int other = dup(file.descriptor());
-  const Result<MemoryFile> opened = MemoryFile::open_sealed(other, "--weights-fd");
+  const Result<MemoryFile> opened = MemoryFile::inherit(other, "--weights-fd", Seals::kAll);
   REQUIRE(opened.ok());
   CHECK(opened->descriptor() == other);
   CHECK(opened->bytes() == kFileBytes);
   CHECK(opened->is_sealed());
   CHECK(fcntl(other, F_GETFD) == FD_CLOEXEC);
+}
+
+TEST_CASE("a file in memory of sealed size can be written to, and nobody can change its size or its seals") {
+  MemoryFile file = file_of(kFileBytes);
+  REQUIRE(file.seal(Seals::kSize).ok());
+  CHECK_FALSE(file.is_sealed());
+  const int other = dup(file.descriptor());
+  const Result<MemoryFile> passed = MemoryFile::inherit(other, "--kv-fd", Seals::kSize);
+  REQUIRE(passed.ok());
+  CHECK(passed->bytes() == kFileBytes);
+  CHECK_FALSE(passed->is_sealed());
+  CHECK(fcntl(other, F_GETFD) == FD_CLOEXEC);
+  CHECK(pwrite(other, "bytes", 5, 0) == 5);
+  CHECK(ftruncate(other, 1) < 0);
+  CHECK(ftruncate(other, 1 << 20) < 0);
+  CHECK(fcntl(other, F_ADD_SEALS, F_SEAL_WRITE) < 0);
 }
 
 TEST_CASE("a file in memory above the limit of file sizes is an error, and no signal") {

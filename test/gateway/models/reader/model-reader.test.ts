@@ -6,6 +6,7 @@ import * as assert from 'uvu/assert';
 import { UnavailableError } from '../../../../gateway/errors/unavailable-error.ts';
 import { renderProcessorMs } from '../../../../gateway/models/reader/messages.ts';
 import type { ModelReader } from '../../../../gateway/models/reader/model-reader.ts';
+import { startSpareReader } from '../../../../gateway/models/reader/reader-process.ts';
 import { ChatTemplateError } from '../../../../gateway/prompt/chat-template.ts';
 import { processorMsOf } from '../../../../gateway/system/process-stat.ts';
 import { errorOf } from '../../../fixtures/errors.ts';
@@ -55,6 +56,18 @@ test('the limit grows with messages and characters, up to ten seconds', () => {
     [renderProcessorMs(0, 0), renderProcessorMs(2_000, 20_000), renderProcessorMs(1_000_000, 0)],
     [2_000, 3_010, 10_000],
   );
+});
+
+test('a process that was started early is that of the next reader, unless it has ended', async () => {
+  const early = startSpareReader();
+  const next = await warm(echo);
+  const later = await warm(echo);
+  assert.is(next.pid, early);
+  assert.is.not(later.pid, early);
+  const ended = startSpareReader() as number;
+  process.kill(ended, 'SIGKILL');
+  await until(patienceMs, 'The end of the process', () => processorMsOf(ended) === undefined);
+  assert.is.not((await warm(echo)).pid, ended);
 });
 
 test('a conversation of 35,000 messages is rendered', async () => {

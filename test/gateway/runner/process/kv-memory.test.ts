@@ -1,4 +1,4 @@
-import { closeSync, readlinkSync, statSync } from 'node:fs';
+import { closeSync, readlinkSync, readSync, statSync, writeSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { makeKvMemory } from '../../../../gateway/runner/process/kv-memory.ts';
@@ -6,12 +6,21 @@ import { CPU_RUNNER } from '../../../fixtures/default-model.ts';
 
 const test = suite('memory for KV caches');
 
-test('a runner program makes memory that is left when it has ended', async () => {
-  const descriptor = await makeKvMemory(CPU_RUNNER);
-  const path = `/proc/self/fd/${descriptor}`;
-  assert.match(readlinkSync(path), /^\/memfd:runnel-kv/);
-  assert.ok(statSync(path).size > 2 ** 20);
-  closeSync(descriptor);
+test('a runner program makes memory that is left when it has ended, and that other runners can only read', async () => {
+  const { own, reader } = await makeKvMemory(CPU_RUNNER);
+  for (const descriptor of [own, reader]) {
+    const path = `/proc/self/fd/${descriptor}`;
+    assert.match(readlinkSync(path), /^\/memfd:runnel-kv/);
+    assert.ok(statSync(path).size > 2 ** 20);
+  }
+  const word = Buffer.from('word');
+  writeSync(own, word, 0, 4, 0);
+  const read = Buffer.alloc(4);
+  readSync(reader, read, 0, 4, 0);
+  assert.equal(read, word);
+  assert.throws(() => writeSync(reader, word, 0, 4, 0), /EBADF/);
+  closeSync(own);
+  closeSync(reader);
 });
 
 test('a program that makes none is named, with what it said', async () => {

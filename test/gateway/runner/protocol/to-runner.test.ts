@@ -60,6 +60,9 @@ test('encoded commands equal the vectors byte for byte', () => {
   assert.is(hex({ type: 'pause', requestId: 8 }), bytesOf('one pause'));
   assert.is(hex({ type: 'resume', requestId: 9 }), bytesOf('one resume'));
   assert.is(hex({ type: 'drain' }), bytesOf('one drain'));
+  assert.is(hex({ type: 'release_kv', descriptor: 5 }), bytesOf('one release_kv'));
+  const sent = v1.ToRunner.decode(encodeToRunner({ type: 'generate', ...generate, kvFrom: [5, 300] }));
+  assert.equal(sent.generate?.kvFrom, [5, 300]);
   const spellings = Uint8Array.from([0, 255, 97, 10]);
   const part = { numTokens: 49152, numBytes: 300000, firstId: 256, lengths: [0, 3, 1], spellings };
   assert.is(hex({ type: 'vocabulary', ...part }), bytesOf('one vocabulary'));

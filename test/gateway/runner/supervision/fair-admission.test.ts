@@ -105,7 +105,13 @@ function serving(numPlaces = NUM_PLACES) {
   const limits = new AdmissionLimits(LIMITS);
   const scheduler = new RequestScheduler(
     { numRunners: 1, quarantine: new Quarantine(now), limits, now },
-    { onIdle: () => {}, onProven: () => {}, onQuarantined: () => {}, isComing: () => false },
+    {
+      onIdle: () => {},
+      onProven: () => {},
+      onQuarantined: () => {},
+      isComing: () => false,
+      kvFrom: () => [],
+    },
   );
   const stepped = new SteppedRunner(scheduler, numPlaces);
   let numSteps = 0;

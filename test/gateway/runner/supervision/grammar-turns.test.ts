@@ -21,7 +21,13 @@ function serving() {
   const limits = new AdmissionLimits({ maxOpenRequests: 256, maxQueuedTokens: 100_000 });
   const scheduler = new RequestScheduler(
     { numRunners: 1, quarantine: new Quarantine(now), limits, now },
-    { onIdle: () => {}, onProven: () => {}, onQuarantined: () => {}, isComing: () => false },
+    {
+      onIdle: () => {},
+      onProven: () => {},
+      onQuarantined: () => {},
+      isComing: () => false,
+      kvFrom: () => [],
+    },
   );
   /** The sources of the requests that the runner has, by request id. */
   const held = new Map<number, string>();

@@ -1,5 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import type { KvMemory } from '../../../../gateway/runner/process/kv-memory.ts';
 import { KeptCache, maxDyingMs, whyDistrusted } from '../../../../gateway/runner/supervision/kept-cache.ts';
 import { deathBy } from '../../../fixtures/death.ts';
 
@@ -9,34 +10,56 @@ const command = { file: 'runner', args: ['serve'], keepsKv: true };
 const killed = deathBy({ signal: 'SIGKILL' });
 const fruitless = deathBy({ signal: 'SIGKILL', hasTokens: false });
 
-/** A cache whose memory is made when `settle` is called. Nobody closes it: the number is of no open descriptor. */
-function keptCache() {
+/** Caches whose memory is made when `settle` is called. Nobody closes it: the numbers are of no open descriptors. */
+function keptCaches(numPlaces: number) {
   const dropped: string[] = [];
+  const released: [place: number, descriptor: number][] = [];
+  const settling: ((error: Error | undefined) => void)[] = [];
   let numMade = 0;
-  let settle = (_: Error | undefined): void => {};
   const make = () =>
-    new Promise<number>((resolve, reject) => {
-      numMade += 1;
-      settle = (error) => (error === undefined ? resolve(10_000 + numMade) : reject(error));
+    new Promise<KvMemory>((resolve, reject) => {
+      const own = 10_000 + ++numMade;
+      settling.push((error) =>
+        error === undefined ? resolve({ own, reader: own + 10_000 }) : reject(error),
+      );
     });
-  const cache = new KeptCache((reason) => dropped.push(reason), make);
-  return { cache, dropped, numMade: () => numMade, settle: (error?: Error) => settle(error) };
-}
-
-async function readyCache() {
-  const { cache, dropped, numMade, settle } = keptCache();
-  /** The descriptor that the next runner gets, once its memory is made. */
-  const next = async () => {
+  const caches = KeptCache.ofPlaces(
+    numPlaces,
+    {
+      onDropped: (_, reason) => dropped.push(reason),
+      onReleased: (...which) => released.push(which),
+    },
+    make,
+  );
+  const settle = (error?: Error) => {
+    for (const each of settling.splice(0)) each(error);
+  };
+  /** The descriptors that the next runner in a place gets, once its memory is made. */
+  const next = async (place: number) => {
     const started = new Promise<void>((resolve) => {
-      if (cache.wait(command, resolve) === undefined) resolve();
+      if (cacheOf(place).wait(command, resolve) === undefined) resolve();
     });
     settle();
     await started;
-    const { args, descriptors } = cache.passTo(command);
+    return cacheOf(place).passTo(command);
+  };
+  const cacheOf = (place: number) => caches[place] as KeptCache;
+  return { cacheOf, dropped, released, numMade: () => numMade, settle, next };
+}
+
+function keptCache() {
+  const { cacheOf, ...others } = keptCaches(1);
+  return { cache: cacheOf(0), ...others };
+}
+
+async function readyCache() {
+  const { cache, dropped, numMade, next } = keptCache();
+  const nextDescriptor = async () => {
+    const { args, descriptors } = await next(0);
     assert.equal(args, ['serve', '--kv-fd', '3']);
     return descriptors?.[0];
   };
-  return { cache, dropped, numMade, next };
+  return { cache, dropped, numMade, next: nextDescriptor };
 }
 
 test('a start waits until the memory is made, unless it is cancelled', async () => {
@@ -78,6 +101,10 @@ test('without memory runners are started all the same, and the log says why', as
   );
   assert.is(cache.passTo(command), command);
   assert.equal(dropped, ['There is no memory.']);
+  const next = new Promise<void>((resolve) => cache.wait(command, resolve));
+  settle();
+  await next;
+  assert.equal(cache.passTo(command).descriptors, [10_002], 'the next start tries again');
 });
 
 test('the next runner takes over, whatever has killed the last one once', async () => {
@@ -118,6 +145,8 @@ test('nothing is taken over from a runner that may have written what it liked, o
   const trusted = [killed, deathBy({ signal: 'SIGABRT', verdict: hung }), deathBy({ code: 0 })];
   for (const death of trusted) assert.is(whyDistrusted(death, maxDyingMs, true), undefined);
   assert.is(whyDistrusted(fruitless, 10, false), undefined);
+  const notStarted = deathBy({ spawnError: 'no descriptors', hasTokens: false });
+  assert.is(whyDistrusted(notStarted, 10, true), undefined, 'no process has had the memory');
 });
 
 test('memory that nobody has used is not dropped', async () => {
@@ -137,6 +166,54 @@ test('memory that is made when the pool has stopped is given back', async () => 
   settle();
   await started;
   assert.is(cache.passTo(command), command);
+});
+
+test('a runner is given the memory of its place, and that of others to read; no runner starts before all is made', async () => {
+  const { cacheOf, numMade, next } = keptCaches(3);
+  const passed = await next(1);
+  assert.is(numMade(), 3);
+  assert.equal(passed.args, ['serve', '--kv-fd', '3', '--kv-from', '4', '--kv-from', '5']);
+  assert.equal(passed.descriptors, [10_002, 20_001, 20_003]);
+  assert.equal(cacheOf(1).descriptorsOf([2, 0]), [5, 4]);
+  assert.equal(cacheOf(1).descriptorsOf([1]), [], 'a runner looks into its own cache anyway');
+  assert.equal(cacheOf(0).descriptorsOf([2, 1]), [], 'it was not started yet');
+});
+
+test('a memory that is not trusted is read by nobody any more: other runners let go of it and are not sent there', async () => {
+  const { cacheOf, released, dropped, next } = keptCaches(3);
+  for (const place of [0, 1, 2]) await next(place);
+  cacheOf(0).onDied(deathBy({ signal: 'SIGSYS' }), 10);
+  assert.equal(dropped, ['The runner did what none may do.']);
+  assert.equal(released, [
+    [1, 4],
+    [2, 4],
+  ]);
+  assert.equal(cacheOf(1).descriptorsOf([0, 2]), [5]);
+  assert.equal(cacheOf(2).descriptorsOf([0, 1]), [5]);
+});
+
+test('the new memory of a place is read by the runners that start after it', async () => {
+  const { cacheOf, released, next } = keptCaches(2);
+  for (const place of [0, 1]) await next(place);
+  cacheOf(0).onDied(deathBy({ signal: 'SIGKILL', isOutOfMemory: true }), 10);
+  released.length = 0;
+  await next(0);
+  assert.equal(cacheOf(0).descriptorsOf([1]), [4]);
+  assert.equal(cacheOf(1).descriptorsOf([0]), [], 'this runner has only the old memory');
+  cacheOf(0).onDied(deathBy({ signal: 'SIGKILL', isOutOfMemory: true }), 10);
+  assert.equal(released, [], 'nobody else had it');
+  await next(0);
+  assert.equal((await next(1)).descriptors, [10_002, 20_004]);
+  assert.equal(cacheOf(1).descriptorsOf([0]), [4]);
+});
+
+test('where memory cannot be made, runners are started without any', async () => {
+  const { cacheOf, settle } = keptCaches(2);
+  const started = new Promise<void>((resolve) => cacheOf(0).wait(command, resolve));
+  settle(new Error('There is no memory.'));
+  await started;
+  assert.is(cacheOf(0).passTo(command), command);
+  assert.equal(cacheOf(0).descriptorsOf([1]), []);
 });
 
 test.run();

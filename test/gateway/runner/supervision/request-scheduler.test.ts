@@ -29,6 +29,7 @@ function dispatching(numRunners = 1) {
       onProven: () => told.push('proven'),
       onQuarantined: () => told.push('quarantined'),
       isComing: (index) => coming.has(index),
+      kvFrom: (index, places) => places.filter((place) => place !== index).map((place) => 10 + place),
     },
   );
   const ends: (string | undefined)[] = [];
@@ -49,12 +50,17 @@ function dispatching(numRunners = 1) {
     ends,
     /** Connects another runner, which is ready. */
     connectRunner: (isOnProbation = false, index = 0) => {
-      const connection = connect();
+      const kvFrom: number[][] = [];
+      const connection = connect(({ generate }) => {
+        if (generate) kvFrom.push(generate.kvFrom ?? []);
+      });
       connection.listener.onReleased = () => dispatch.onReleased();
       connection.say(hello, { ready: { ...ready.ready, maxModelLen: 1000, maxNumSeqs: 8 } });
       dispatch.onReady(index, connection.client, modelIdentity, isOnProbation);
       return {
         heard: connection.heard,
+        /** For each request that the runner was given. */
+        kvFrom,
         say: connection.say,
         obeyCancel: (requestId: number) =>
           connection.say({ requestError: { requestId, code: v1.ErrorCode.ERROR_CODE_CANCELLED } }),
@@ -93,6 +99,22 @@ test('a replacement while a suspect is alone begins anew: the suspect alone, the
   assert.equal(third.heard, ['generate 1', 'generate 2'], 'the other suspect is next');
   third.say(step(2, { requestId: 2, tokenIds: [7], finishReason: finishMax }));
   assert.equal(third.heard.slice(2), ['generate 3', 'generate 4'], 'then all');
+});
+
+test('a request names the caches of the places that had it, the last one first, wherever it goes', () => {
+  const { admit, connectRunner } = dispatching(3);
+  const first = connectRunner(false, 0);
+  admit(1);
+  assert.equal(first.kvFrom, [[]]);
+  const second = connectRunner(false, 1);
+  first.kill();
+  assert.equal(second.kvFrom, [[10]]);
+  const third = connectRunner(false, 2);
+  second.kill();
+  assert.equal(third.kvFrom, [[11, 10]]);
+  const next = connectRunner(false, 0);
+  third.kill();
+  assert.equal(next.kvFrom, [[12, 11]], 'and not its own');
 });
 
 test('a runner on probation is proven by a token, and not by a request that ends without one', () => {

@@ -1,9 +1,11 @@
-// Zeroed memory that is mapped directly from the kernel, for weights and the KV cache. Parts that nobody
-// writes to take no memory, and all memory is returned to the system on release.
+// Memory that is mapped directly from the kernel, for weights and the KV cache: zeroed memory of this
+// process, or a part of a file in memory. Parts that nobody writes to take no memory, and all memory that
+// belongs to no file is returned to the system on release.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "runner/result.h"
@@ -14,6 +16,8 @@ namespace runnel {
 // The size of the pages that the system provides on the first write. Huge pages are for memory that is read
 // as a whole. The system takes milliseconds to clear some of them, which is long in the middle of a step.
 enum class Pages { kHuge, kSmall };
+// What was mapped to be read must not be written to.
+enum class Access { kRead, kWrite };
 
 class Memory {
  public:
@@ -23,9 +27,13 @@ class Memory {
   // for <purpose>".
   static Result<Memory> allocate(uint64_t bytes, const std::string& purpose, Pages pages = Pages::kHuge);
 
-  // Bytes of a file from offset on, a multiple of huge pages, to which they are aligned. They may lie beyond
-  // the end of the file, which must have grown by the time of the first access. Fails with kSystem.
-  static Result<Memory> map(const MemoryFile& file, uint64_t offset, uint64_t bytes, bool is_writable);
+  // Bytes of a file from offset on, a multiple of huge pages, to which they are aligned as allocate aligns.
+  // They may lie beyond the end of the file, which must have grown by the time of the first access. They stay
+  // mapped when the file is closed. Fails with kSystem, as allocate does.
+  static Result<Memory> map(const MemoryFile& file, uint64_t offset, uint64_t bytes, Access access,
+                            const std::string& purpose);
+  // Asks for pages of this size.
+  void advise(Pages pages);
   // Makes memory that was mapped from this part of the file read-only, at the same address. The file counts
   // as no longer mapped for writing. Fails with kSystem.
   Result<void> give_up_writing(const MemoryFile& file, uint64_t offset);
@@ -37,11 +45,12 @@ class Memory {
 
   std::byte* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
+  std::span<std::byte> span() const { return {data_, bytes_}; }
 
  private:
   // data() and bytes() of new private memory, aligned, and nothing of it advised.
   static Result<Memory> reserve(uint64_t bytes, int protection, const std::string& purpose);
-  Result<void> map_over(const MemoryFile& file, uint64_t offset, int protection);
+  Result<void> map_over(const MemoryFile& file, uint64_t offset, Access access);
 
   std::byte* mapping_ = nullptr;
   uint64_t mapping_bytes_ = 0;

@@ -1,4 +1,4 @@
-#include "cpu-runner/memory.h"
+#include "runner/system/memory.h"
 
 #include <sys/mman.h>
 
@@ -36,29 +36,34 @@ Result<Memory> Memory::reserve(uint64_t bytes, int protection, const std::string
 
 Result<Memory> Memory::allocate(uint64_t bytes, const std::string& purpose, Pages pages) {
   Result<Memory> memory = reserve(bytes, PROT_READ | PROT_WRITE, purpose);
-  // This is advice: other pages work as well.
-  if (memory) madvise(memory->data_, bytes, pages == Pages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  if (memory) memory->advise(pages);
   return memory;
 }
 
-Result<Memory> Memory::map(const MemoryFile& file, uint64_t offset, uint64_t bytes, bool is_writable) {
+// Other pages work as well.
+void Memory::advise(Pages pages) {
+  madvise(data_, bytes_, pages == Pages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+Result<Memory> Memory::map(const MemoryFile& file, uint64_t offset, uint64_t bytes, Access access,
+                           const std::string& purpose) {
   // The pages of a file have the sizes that they got when they were written. They are mapped as huge pages
   // where address and offset are multiples of such.
   CHECK(offset % kHugePageBytes == 0);
-  Result<Memory> memory = reserve(bytes, PROT_NONE, "weights that runners share");
+  Result<Memory> memory = reserve(bytes, PROT_NONE, purpose);
   if (!memory) return memory;
-  const int protection = is_writable ? PROT_READ | PROT_WRITE : PROT_READ;
-  if (const auto mapped = memory->map_over(file, offset, protection); !mapped) return mapped.error();
-  madvise(memory->data_, bytes, MADV_HUGEPAGE);
+  if (const auto mapped = memory->map_over(file, offset, access); !mapped) return mapped.error();
   return memory;
 }
 
 Result<void> Memory::give_up_writing(const MemoryFile& file, uint64_t offset) {
-  return map_over(file, offset, PROT_READ);
+  return map_over(file, offset, Access::kRead);
 }
 
-Result<void> Memory::map_over(const MemoryFile& file, uint64_t offset, int protection) {
-  const int descriptor = (protection & PROT_WRITE) != 0 ? file.descriptor() : file.reader();
+Result<void> Memory::map_over(const MemoryFile& file, uint64_t offset, Access access) {
+  const bool is_writable = access == Access::kWrite;
+  const int protection = is_writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  const int descriptor = is_writable ? file.descriptor() : file.reader();
   const void* const mapped =
       mmap(data_, bytes_, protection, MAP_SHARED | MAP_FIXED, descriptor, static_cast<off_t>(offset));
   if (mapped == data_) return {};
