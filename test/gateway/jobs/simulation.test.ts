@@ -5,7 +5,8 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { messageOf } from '../../../gateway/errors/thrown.ts';
-import { acts, CallSimulation, emptyCallCounts, stages } from '../../fixtures/simulation/call-simulation.ts';
+import { CallSimulation, emptyCallCounts } from '../../fixtures/simulation/call-simulation.ts';
+import { acts, stages } from '../../fixtures/simulation/simulated-call.ts';
 
 const defaultSeeds = 60;
 /** This many seeds meet every act at every stage. */
