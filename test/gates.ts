@@ -119,6 +119,7 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
     testFile('test/gateway/prompt/model-templates.test.ts', {}, { prompts: 380 }),
     testFile('test/gateway/runner/supervision/simulation.test.ts', { SEEDS: 5000 }, { seeds: 5000 }),
     testFile('test/gateway/models/simulation.test.ts', { SEEDS: 1000 }, { seeds: 1000 }),
+    testFile('test/gateway/jobs/simulation.test.ts', { SEEDS: 500 }, { seeds: 500 }),
     testFile('test/gateway/tokenizer/vocabularies.test.ts', {}, { vocabularies: 10 }),
     testFile('test/gateway/tokenizer/llama-vocabularies.test.ts', {}, { cases: 600 }),
     testFile('test/e2e/python-clients.test.ts', {}, { 'things of Python clients': 19 }),

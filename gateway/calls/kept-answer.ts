@@ -211,10 +211,15 @@ async function answerKept(c: Context, opened: OpenedAnswer, last: number): Promi
 export function streamKept(c: Context, opened: OpenedAnswer, last: number): Response {
   const { encoding, facts } = opened;
   const stream = streamOf(c, encoding);
-  const encoder = encoding.stream(facts, new NumberedOutlet(stream, encoding, last));
+  const outlet = new NumberedOutlet(stream, encoding, last);
+  const sink = sinkOf(encoding.stream(facts, outlet));
+  const onError = (thrown: unknown): void => {
+    outlet.onFailure();
+    sink.onError(thrown);
+  };
   // When this process stops, the job goes on in the next one, and so does its client's reading. So the stream is cut,
   // without an event that says that the job has ended.
-  return stream.respond(readKept(opened, sinkOf(encoder), () => stream.cut()));
+  return stream.respond(readKept(opened, { ...sink, onError }, () => stream.cut()));
 }
 
 /** The answer as it is now: in progress, or as its last event has it. */
@@ -272,6 +277,14 @@ class NumberedOutlet implements EventOutlet {
     this.#outlet = outlet;
     this.#last = last;
     this.#hasIds = form === undefined;
+  }
+
+  /**
+   * What is written next says that the job has failed. A client may have more events than the journal, which had not kept all tokens
+   * when a gateway died; it hears of the end nevertheless.
+   */
+  onFailure(): void {
+    this.nextId = Math.max(this.nextId, this.#last + 1);
   }
 
   write(text: string): void {

@@ -84,7 +84,11 @@ async function answerBy(
 ): Promise<Response> {
   const { signal: present } = c.req.raw;
   const signal = wanted === undefined ? present : AbortSignal.any([present, wanted]);
-  const { served, release } = await deps.models.acquire(name, { deadlineMs, signal });
+  const { served, release } = await deps.models.acquire(name, { deadlineMs, signal }).catch((error) => {
+    // The gate knows that nobody waits any more, and not why.
+    wanted?.throwIfAborted();
+    throw error;
+  });
   try {
     const { model, info } = requireReady(served);
     // Another model with another name may have replaced it.

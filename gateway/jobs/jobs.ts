@@ -29,6 +29,8 @@ import { Resumption } from './resumption.ts';
 export const maxDeaths = 2;
 /** Time between attempts to open a journal that the disk refuses to open. */
 export const reopenMs = 10_000;
+/** When a client of a gateway that stops tries the next one. */
+const nextGatewaySec = 1;
 
 export interface JobsOptions {
   readonly models: ModelRegistry;
@@ -141,7 +143,9 @@ export class Jobs {
     await this.#resumeAll(journal);
   }
 
+  /** Throws if there is none now. A gateway that stops confirms nothing that its journal might not keep. */
   #opened(): Journal {
+    if (this.#isStopping) throw stopping();
     if (this.#journal !== undefined) return this.#journal;
     const message =
       "The journal cannot be opened now, for the reason in the server's log; send the request again later.";
@@ -339,8 +343,8 @@ export class Jobs {
   async stop(): Promise<void> {
     this.#isStopping = true;
     this.#resumption.stop();
-    const leaving = new JournalRefusal('failed', 'The server is stopping and accepts no durable jobs.');
-    for (const job of this.#live.values()) if (job.isDurable && job.state === 'accepted') job.leave(leaving);
+    for (const job of this.#live.values())
+      if (job.isDurable && job.state === 'accepted') job.leave(stopping());
     await Promise.allSettled(this.#admissions);
     for (const job of this.#durable()) job.suspend();
     await this.#journal?.close();
@@ -351,6 +355,12 @@ function factsOf({ maxTokens, endIds }: ThinkingLimit, thinking: Thinking | unde
   if (thinking === undefined) throw new Error('a limit of thinking needs an answer that thinks');
   const { isOpen, format } = thinking;
   return { maxTokens, endIds, thinking: { isOpen, format: { begin: format.begin, end: format.end } } };
+}
+
+function stopping(): JournalRefusal {
+  const message =
+    'The server is stopping, and its durable jobs go on in the next one; send the request to that.';
+  return new JournalRefusal('unavailable', message, nextGatewaySec);
 }
 
 function jobIdInUse(id: string): ApiError {

@@ -60,6 +60,8 @@ test('a job that was computed when two gateways died without a new token is fail
   assert.is(end.error.code, 'RUNNER_CRASHED');
   assert.match(end.error.message, /^2 gateways in a row died/);
   assert.is(third.runner.requests.length, 0);
+  const ahead = await third.app.request('/execute/poison/events', { headers: { 'last-event-id': '5' } });
+  assert.match(await ahead.text(), /^id: 6\nevent: error\n/, 'a client that has more than the journal');
   assert.ok(third.lines().some(({ event }) => event === 'durable_lost'));
   const again = { max_tokens: 2048, temperature: 1, seed: 7 };
   for (const [path, body] of [

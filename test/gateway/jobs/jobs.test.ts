@@ -168,6 +168,53 @@ test('a gateway that stops while the disk refuses to open the journal leaves it 
   assert.is(numTries, 1);
 });
 
+test('a gateway that stops confirms no cancel and no deletion of a durable job, which the next one has', async () => {
+  const folder = journalFolder();
+  const first = await durableApp(folder);
+  first.runner.script = ['wait'];
+  await first.post('/execute', { job_id: 'a', prompt: 'Hi', durable: true });
+  const remove = { method: 'DELETE' };
+  const stopped = first.jobs.stop();
+  for (const when of ['while it stops', 'when it has stopped']) {
+    for (const refused of [
+      await first.post('/cancel', { job_id: 'a' }),
+      await first.app.request('/jobs/a', remove),
+      await first.post('/execute', { job_id: 'b', prompt: 'Hi', durable: true }),
+      await first.get('/jobs/b'),
+    ]) {
+      assert.is(refused.status, 503, when);
+      assert.is(refused.headers.get('retry-after'), '1');
+      assert.match(await refused.text(), /The server is stopping/);
+    }
+    await stopped;
+  }
+  const next = await durableApp(folder);
+  next.runner.script = ['wait'];
+  await until(PATIENCE_MS, 'The job', () => next.runner.requests.length === 1);
+  assert.is((await next.app.request('/jobs/a', remove)).status, 200);
+  await until(PATIENCE_MS, 'Its end', () => next.runner.cancelled === 1);
+  assert.is((await next.get('/jobs/a')).status, 404);
+});
+
+test('a durable request that waits for its model when the gateway stops is told to try the next one', async () => {
+  const waiting = { maxWaiting: 1, maxWaitMs: MAX_WAIT_MS, now: Date.now, onRefused: () => {} };
+  const gate = new AdmissionGate(waiting);
+  gate.close();
+  const jobs = new Jobs({
+    models: oneModel(() => byteModel, new ScriptedRunner(), gate),
+    log: createLog('silent'),
+    now: Date.now,
+  });
+  const { post } = testApp({ jobs, gate });
+  await jobs.begin(() => openTestJournal(journalFolder()), KEEP_MS);
+  const asked = post('/execute', { job_id: 'a', prompt: 'Hi', durable: true });
+  await until(PATIENCE_MS, 'The wait', () => gate.numWaiting === 1);
+  await jobs.stop();
+  const refused = await asked;
+  assert.equal([refused.status, refused.headers.get('retry-after')], [503, '1']);
+  assert.match(await refused.text(), /The server is stopping/);
+});
+
 test('a job that a stopping gateway leaves to the next one is not computed', async () => {
   const { jobs, gate, runner } = await resumed();
   gate.open();
