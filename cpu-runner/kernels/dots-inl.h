@@ -2,7 +2,7 @@
 // The sum is exact, so each instruction set may compute it in its own way.
 #pragma once
 
-#include "cpu-runner/kernels/lanes-inl.h"
+#include "cpu-runner/kernels/segment-inl.h"
 
 #if RUNNEL_HAS_AVX512 && defined(__AVX512VNNI__)
 #define RUNNEL_DOT4_OF_AVX512 1
@@ -16,7 +16,9 @@ namespace runnel::RUNNEL_KERNELS {
 
 #if defined(RUNNEL_PAIRS_OF_AVX2)
 
-constexpr bool kAddsPairs = true;
+// Sums of twelve columns, of one vector of rows each, take 12 of 16 registers. All columns share the cost of
+// unpacking; their sums of floats are kept in memory from block to block.
+using DotWidths = Widths<12, 8, 4, 3, 2, 1>;
 
 // AVX2 has an instruction for pairs, u8[0] * s8[0] + u8[1] * s8[1], which saturates at 16 bits, and one that
 // adds two numbers of 16 bits, each multiplied by another.
@@ -43,7 +45,12 @@ struct DotsSigned {
 
 #else
 
-constexpr bool kAddsPairs = false;
+// Six columns times two vectors of 16 rows take 24 of 32 registers; times one vector of 8 rows, 12 of 16.
+#if RUNNEL_HAS_AVX2
+using DotWidths = Widths<6, 4, 3, 2, 1>;
+#else
+using DotWidths = Widths<6, 1>;
+#endif
 
 // acc + the sum of the four products u8[i] * s8[i].
 RUNNEL_INLINE Ints dot4(Ints acc, Ints u8, Ints s8) {

@@ -8,6 +8,7 @@ namespace runnel::RUNNEL_KERNELS {
 template <TensorType kType>
 struct F32Quants : QuantLayout<kType> {
   using Layout = QuantLayout<kType>;
+  using RegisterBlocks = FloatWidths;
 
   // q of byte i of codes.
   RUNNEL_INLINE Ints quants(Ints codes, uint32_t i) {
@@ -24,7 +25,7 @@ template <typename Format, int kVectors, int kColumns>
 requires requires(Ints codes) {
   Format::quants(codes, 0);
 }
-RUNNEL_INLINE void add_segment(const WeightSegment& segment, const Columns& x,
+RUNNEL_INLINE void add_segment(const WeightSegment& segment, const ColumnGroup& x,
                                Floats (&acc)[kColumns][kVectors]) {
   constexpr bool kHasTwoSums = Format::kFormat.num_sums() == 2;
   for (uint32_t block = 0; block < segment.num_columns / kBlockColumns; ++block) {
@@ -63,7 +64,7 @@ RUNNEL_INLINE void add_segment(const WeightSegment& segment, const Columns& x,
       for (int c = 0; c < kColumns; ++c) {
         acc[c][v] = fma_lanes(scales, sums[c][v], acc[c][v]);
         if (!Format::kFormat.has_minimum) continue;
-        const Floats x_sum = kHasTwoSums ? x_sums[c][v] : in_all_lanes(x.sums[c * x.blocks_stride + block]);
+        const Floats x_sum = kHasTwoSums ? x_sums[c][v] : in_all_lanes(x.blocks[block * kPanelRows + c].sum);
         acc[c][v] = fma_lanes(Format::minima(segment, block, v), x_sum, acc[c][v]);
       }
     }

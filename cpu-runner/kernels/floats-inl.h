@@ -11,7 +11,7 @@ template <size_t kValueBytes>
 struct FloatLayout {
   static constexpr size_t kRowBytes = kValueBytes;
   static constexpr bool kIsFloat = true;
-  static constexpr bool kTakesEightColumns = false;
+  using RegisterBlocks = FloatWidths;
   RUNNEL_INLINE WeightSegment segment(const std::byte* tile, uint32_t first_column, uint32_t num_columns) {
     return {nullptr,    nullptr, nullptr, nullptr, tile + size_t{first_column} * kTileRows * kValueBytes,
             num_columns};
@@ -40,7 +40,7 @@ template <typename Format, int kVectors, int kColumns>
 requires requires {
   Format::load;
 }
-RUNNEL_INLINE void add_segment(const WeightSegment& segment, const Columns& x,
+RUNNEL_INLINE void add_segment(const WeightSegment& segment, const ColumnGroup& x,
                                Floats (&acc)[kColumns][kVectors]) {
   for (uint32_t k = 0; k < segment.num_columns; ++k) {
     Floats weights[kVectors];

@@ -20,10 +20,10 @@ struct Kernels {
                       size_t out_stride);
   void (*multiply_f32)(const TiledWeights& weights, size_t tile, const Columns& columns, float* out,
                        size_t out_stride);
-  // Compute what the products above read besides the values, for n values; the last block may be incomplete.
-  // For multiply_f32 that is the sums alone.
-  void (*make_ready_i8)(const float* values, uint32_t n, const ReadyBlocks& out);
-  void (*make_ready_f32)(const float* values, uint32_t n, const ReadyBlocks& out);
+  // Compute what the products above read besides the values, for n values of a row; the last block may be
+  // incomplete. The blocks are kPanelRows apart. For multiply_f32 that is the sums alone.
+  void (*make_ready_i8)(const float* values, uint32_t n, ReadyBlock* out);
+  void (*make_ready_f32)(const float* values, uint32_t n, ReadyBlock* out);
   // The two kinds of norm. out may be equal to in.
   void (*norm)(const float* in, const float* gain, uint32_t n, float epsilon, float* out);
   void (*layer_norm)(const float* in, const float* gain, const float* bias, uint32_t n, float epsilon,

@@ -11,8 +11,7 @@
 
 namespace runnel::RUNNEL_KERNELS {
 
-// Four columns times two vectors of 16 rows take 24 of 32 registers; times one vector of 8 rows, 12 of 16.
-constexpr uint32_t kColumnGroup = 4;
+// Vectors of rows in a register block.
 template <typename Format>
 constexpr int vectors_for(int num_columns) {
   if (kVectorRows == 16) return 2;
@@ -21,27 +20,15 @@ constexpr int vectors_for(int num_columns) {
   return num_columns == 2 || Format::kIsFloat ? 2 : 1;
 }
 
-// Whether there are register blocks of two and three columns too. Where GCC emulates wide vectors, these
-// would mainly cost compilation time.
-constexpr bool kHasNarrowGroups = RUNNEL_HAS_AVX2;
-
-// Columns of the next register block, when num_columns are left.
-template <typename Format>
-RUNNEL_INLINE uint32_t group_of(uint32_t num_columns) {
-  if (Format::kTakesEightColumns && num_columns >= 2 * kColumnGroup) return 2 * kColumnGroup;
-  if (num_columns >= kColumnGroup) return kColumnGroup;
-  return kHasNarrowGroups ? num_columns : 1;
-}
-
 // out = total + acc, where total is 0 in the first segment and the content of out afterwards.
 template <typename Format, int kColumns>
-static void multiply_group(const WeightSegment& segment, const Columns& x, bool is_first, float* out,
+static void multiply_group(const WeightSegment& segment, const ColumnGroup& x, bool is_first, float* out,
                            size_t out_stride) {
   constexpr int kVectors = vectors_for<Format>(kColumns);
   for (uint32_t first = 0; first < kTileVectors; first += kVectors) {
     Floats acc[kColumns][kVectors] = {};
     add_segment<Format>(Format::from_row(segment, first * kVectorRows), x, acc);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int c = 0; c < kColumns; ++c) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
@@ -65,6 +52,20 @@ RUNNEL_INLINE void prefetch_share(const TiledWeights& weights, const std::byte* 
     __builtin_prefetch(line);
 }
 
+// Multiplies the widest register block of at most num_columns columns. Returns its width.
+template <typename Format, int kColumns, int... kNarrower>
+RUNNEL_INLINE uint32_t multiply_widest(Widths<kColumns, kNarrower...>, uint32_t num_columns,
+                                       const WeightSegment& segment, const ColumnGroup& x, bool is_first,
+                                       float* out, size_t out_stride) {
+  if constexpr (sizeof...(kNarrower) > 0) {
+    if (num_columns < kColumns)
+      return multiply_widest<Format>(Widths<kNarrower...>{}, num_columns, segment, x, is_first, out,
+                                     out_stride);
+  }
+  multiply_group<Format, kColumns>(segment, x, is_first, out, out_stride);
+  return kColumns;
+}
+
 template <typename Format>
 static void multiply_tile(const TiledWeights& weights, const std::byte* tile, const Columns& columns,
                           float* out, size_t out_stride) {
@@ -72,28 +73,12 @@ static void multiply_tile(const TiledWeights& weights, const std::byte* tile, co
     prefetch_share(weights, tile, first, min_u32(first + kSegmentColumns, weights.columns));
     const WeightSegment segment =
         Format::segment(tile, first, min_u32(kSegmentColumns, weights.columns - first));
-    uint32_t group;
-    for (uint32_t column = 0; column < columns.num_columns; column += group) {
-      const Columns x = from_column(columns, column, first);
-      float* const to = out + column * out_stride;
-      group = group_of<Format>(x.num_columns);
-      if (group == kColumnGroup) {
-        multiply_group<Format, kColumnGroup>(segment, x, first == 0, to, out_stride);
-      } else if (group == 1) {
-        multiply_group<Format, 1>(segment, x, first == 0, to, out_stride);
-      } else if constexpr (kHasNarrowGroups) {
-        if constexpr (Format::kTakesEightColumns) {
-          if (group == 2 * kColumnGroup) {
-            multiply_group<Format, 2 * kColumnGroup>(segment, x, first == 0, to, out_stride);
-            continue;
-          }
-        }
-        if (group == 2) {
-          multiply_group<Format, 2>(segment, x, first == 0, to, out_stride);
-        } else {
-          multiply_group<Format, 3>(segment, x, first == 0, to, out_stride);
-        }
-      }
+    for (uint32_t done = 0; done < columns.count;) {
+      const uint32_t row = columns.first + done;
+      const uint32_t left = min_u32(columns.count - done, kPanelRows - row % kPanelRows);
+      done += multiply_widest<Format>(typename Format::RegisterBlocks{}, left, segment,
+                                      column_group(columns, row, first), first == 0, out + done * out_stride,
+                                      out_stride);
     }
   }
 }

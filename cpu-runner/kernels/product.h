@@ -17,27 +17,31 @@ struct TiledWeights {
   uint32_t columns;
 };
 
-// Rows of an activation, ready for a product (docs/numerics.md).
-struct Columns {
-  const float* values;        // (num_columns, stride)
-  const int8_t* quants;       // (num_columns, stride)
-  const float* scales;        // (num_columns, blocks_stride): d of each block
-  const float* sums;          // the same shape: X
-  const int32_t* quant_sums;  // the same shape: sum of the quants
-  const int32_t* half_sums;  // the same shape: sum of the first 16 quants in the lower 16 bits, of the others
-                             // in the upper
-  size_t stride;
-  size_t blocks_stride;
-  uint32_t num_columns;
+// A block of a row as products read it: the values as signed bytes, their scale and their sums
+// (docs/numerics.md).
+struct ReadyBlock {
+  int8_t quants[kBlockColumns];
+  float scale;        // d
+  float sum;          // X
+  int32_t quant_sum;  // sum of the quants
+  int32_t half_sums;  // sum of the first 16 quants in the lower 16 bits, of the others in the upper
 };
 
-// Where the blocks of a row are written.
-struct ReadyBlocks {
-  int8_t* quants;
-  float* scales;
-  float* sums;
-  int32_t* quant_sums;
-  int32_t* half_sums;
+// The same block of neighbouring rows. A product reads them together: one pointer is enough for all of its
+// columns. Their number is a multiple of the columns of most register blocks.
+inline constexpr uint32_t kPanelRows = 12;
+struct alignas(64) ReadyPanel {
+  ReadyBlock rows[kPanelRows];
+};
+
+// Rows of an activation, ready for a product, whose columns they are.
+struct Columns {
+  const float* values;       // of the activation: (rows, stride)
+  const ReadyPanel* panels;  // of the activation: (rows / kPanelRows, num_blocks)
+  size_t stride;
+  size_t num_blocks;
+  uint32_t first;  // row of the activation
+  uint32_t count;
 };
 
 }  // namespace runnel

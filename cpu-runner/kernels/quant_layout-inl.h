@@ -18,7 +18,6 @@ static consteval ByteTable value_table(int32_t more) {
 template <TensorType kType>
 struct QuantLayout {
   static constexpr bool kIsFloat = false;
-  static constexpr bool kTakesEightColumns = false;
   static constexpr QuantFormat kFormat = quant_format(kType);
   static constexpr SegmentLayout kLayout = segment_layout(kFormat);
   static constexpr uint32_t kBlockBytes = kLayout.block;

@@ -19,8 +19,7 @@ consteval int32_t largest_value(QuantFormat format) {
 template <TensorType kType>
 struct I8Quants : QuantLayout<kType> {
   using Layout = QuantLayout<kType>;
-  // Eight columns share the cost of unpacking; their sums of floats are kept in memory from block to block.
-  static constexpr bool kTakesEightColumns = kAddsPairs;
+  using RegisterBlocks = DotWidths;
   static constexpr bool kHasValues = Layout::kFormat.has_values();
   static constexpr bool kHasSign =
       Layout::kFormat.code_bits == 8 || (kHasValues && Layout::kFormat.code_offset == 0);
@@ -45,12 +44,13 @@ template <typename Format, int kVectors, int kColumns>
 requires requires {
   typename Format::Dots;
 }
-RUNNEL_INLINE void add_segment(const WeightSegment& segment, const Columns& x,
+RUNNEL_INLINE void add_segment(const WeightSegment& segment, const ColumnGroup& x,
                                Floats (&acc)[kColumns][kVectors]) {
   constexpr bool kHasTwoSums = Format::kFormat.num_sums() == 2;
   for (uint32_t block = 0; block < segment.num_columns / kBlockColumns; ++block) {
     Ints totals[kColumns][kVectors] = {};
-    add_up_block<Format>(segment, block, x.quants + block * kBlockColumns, x.stride, totals);
+    const ReadyBlock* const ready = x.blocks + block * kPanelRows;
+    add_up_block<Format>(segment, block, ready, totals);
     Floats scales[kVectors];
     Floats minima[kVectors];
     Ints excess[kVectors];      // for the sums of the first half and of the second
@@ -62,22 +62,21 @@ RUNNEL_INLINE void add_segment(const WeightSegment& segment, const Columns& x,
       if (kHasTwoSums) excess[v] = times(Format::sub_scale_pairs(segment, block, v), Format::kExcess);
       if (kHasTwoSums) sub_minima[v] = Format::sub_minimum_pairs(segment, block, v);
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int c = 0; c < kColumns; ++c) {
-      const size_t at = c * x.blocks_stride + block;
-      const Floats x_scale = in_all_lanes(x.scales[at]);
+      const Floats x_scale = in_all_lanes(ready[c].scale);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         Ints sum = totals[c][v];
         if (Format::kExcess != 0) {
-          sum -= kHasTwoSums ? dot_pairs(excess[v], in_all_lanes(x.half_sums[at]))
-                             : in_all_lanes(x.quant_sums[at]) * Format::kExcess;
+          sum -= kHasTwoSums ? dot_pairs(excess[v], in_all_lanes(ready[c].half_sums))
+                             : in_all_lanes(ready[c].quant_sum) * Format::kExcess;
         }
         acc[c][v] = fma_lanes(scales[v] * x_scale, floats_of(sum), acc[c][v]);
         if (!Format::kFormat.has_minimum) continue;
         const Floats x_sum =
-            kHasTwoSums ? x_scale * floats_of(dot_pairs(sub_minima[v], in_all_lanes(x.half_sums[at])))
-                        : in_all_lanes(x.sums[at]);
+            kHasTwoSums ? x_scale * floats_of(dot_pairs(sub_minima[v], in_all_lanes(ready[c].half_sums)))
+                        : in_all_lanes(ready[c].sum);
         acc[c][v] = fma_lanes(minima[v], x_sum, acc[c][v]);
       }
     }

@@ -73,7 +73,7 @@ RUNNEL_INLINE int32_t sum_of_half(const Ints (&quants)[kBlockVectors], uint32_t 
 #endif
 }
 
-RUNNEL_INLINE void make_block_ready(const float* values, uint32_t block, const ReadyBlocks& out) {
+RUNNEL_INLINE void make_block_ready(const float* values, ReadyBlock& out) {
   Floats x[kBlockVectors];
   Ints quants[kBlockVectors] = {};
   for (uint32_t v = 0; v < kBlockVectors; ++v) x[v] = load_floats(values + v * kVectorRows);
@@ -81,33 +81,33 @@ RUNNEL_INLINE void make_block_ready(const float* values, uint32_t block, const R
   if (scale > 0.0f && scale <= __FLT_MAX__) {
     for (uint32_t v = 0; v < kBlockVectors; ++v) quants[v] = to_quants(x[v] / in_all_lanes(scale));
   }
-  store_bytes(out.quants + block * kBlockColumns, quants);
+  store_bytes(out.quants, quants);
   const int32_t first_sum = sum_of_half(quants, 0);
   const int32_t second_sum = sum_of_half(quants, 1);
   const int32_t sum = first_sum + second_sum;
-  out.scales[block] = scale;
-  out.quant_sums[block] = sum;
-  out.half_sums[block] = (first_sum & 0xffff) | (second_sum << 16);
-  out.sums[block] = scale * static_cast<float>(sum);
+  out.scale = scale;
+  out.sum = scale * static_cast<float>(sum);
+  out.quant_sum = sum;
+  out.half_sums = (first_sum & 0xffff) | (second_sum << 16);
 }
 
-static void make_ready_i8(const float* values, uint32_t n, const ReadyBlocks& out) {
+static void make_ready_i8(const float* values, uint32_t n, ReadyBlock* out) {
   uint32_t first = 0;
-  for (; first + kBlockColumns <= n; first += kBlockColumns)
-    make_block_ready(values + first, first / kBlockColumns, out);
+  for (; first + kBlockColumns <= n; first += kBlockColumns, out += kPanelRows)
+    make_block_ready(values + first, *out);
   if (first == n) return;
   float last[kBlockColumns] = {};
   __builtin_memcpy(last, values + first, (n - first) * sizeof(float));
-  make_block_ready(last, first / kBlockColumns, out);
+  make_block_ready(last, *out);
 }
 
 // For products with the floats themselves: computes the sums alone.
-static void make_ready_f32(const float* values, uint32_t n, const ReadyBlocks& out) {
-  for (uint32_t first = 0; first < n; first += kBlockColumns) {
+static void make_ready_f32(const float* values, uint32_t n, ReadyBlock* out) {
+  for (uint32_t first = 0; first < n; first += kBlockColumns, out += kPanelRows) {
     float sum = 0.0f;
     const uint32_t end = first + kBlockColumns < n ? first + kBlockColumns : n;
     for (uint32_t k = first; k < end; ++k) sum += values[k];
-    out.sums[first / kBlockColumns] = sum;
+    out->sum = sum;
   }
 }
 

@@ -22,13 +22,27 @@ struct WeightSegment {
   uint32_t num_columns;
 };
 
-RUNNEL_INLINE Columns from_column(const Columns& columns, uint32_t column, uint32_t k) {
-  const size_t value = column * columns.stride + k;
-  const size_t block = column * columns.blocks_stride + k / kBlockColumns;
-  return {columns.values + value, columns.quants + value,     columns.scales + block,
-          columns.sums + block,   columns.quant_sums + block, columns.half_sums + block,
-          columns.stride,         columns.blocks_stride,      columns.num_columns - column};
+// What a register block reads: rows of one panel, from column k of the weights on.
+struct ColumnGroup {
+  const float* values;  // (rows, stride)
+  size_t stride;
+  const ReadyBlock* blocks;  // (blocks, kPanelRows), from the first row of the group on
+};
+
+RUNNEL_INLINE ColumnGroup column_group(const Columns& columns, uint32_t row, uint32_t k) {
+  const ReadyPanel* const panel = columns.panels + row / kPanelRows * columns.num_blocks + k / kBlockColumns;
+  return {columns.values + row * columns.stride + k, columns.stride, panel->rows + row % kPanelRows};
 }
+
+// The columns of register blocks, the widest first.
+template <int... kColumns>
+struct Widths {};
+// Where GCC emulates wide vectors, more widths would mainly cost compilation time.
+#if RUNNEL_HAS_AVX2
+using FloatWidths = Widths<4, 3, 2, 1>;
+#else
+using FloatWidths = Widths<4, 1>;
+#endif
 
 RUNNEL_INLINE uint32_t min_u32(uint32_t a, uint32_t b) {
   return a < b ? a : b;

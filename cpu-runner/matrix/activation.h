@@ -20,17 +20,13 @@ class Activation {
         num_blocks_((width + kBlockColumns - 1) / kBlockColumns),
         stride_(num_blocks_ * kBlockColumns),
         values_(max_rows * stride_),
-        quants_(max_rows * stride_),
-        scales_(max_rows * num_blocks_),
-        sums_(max_rows * num_blocks_),
-        quant_sums_(max_rows * num_blocks_),
-        half_sums_(max_rows * num_blocks_) {}
+        panels_(num_panels(max_rows) * num_blocks_) {}
 
   // Bytes that this many rows take.
   static uint64_t bytes(uint32_t max_rows, uint32_t width) {
-    constexpr uint64_t kBytesOfBlock =
-        kBlockColumns * (sizeof(float) + sizeof(int8_t)) + 2 * sizeof(float) + 2 * sizeof(int32_t);
-    return max_rows * ((uint64_t{width} + kBlockColumns - 1) / kBlockColumns) * kBytesOfBlock;
+    const uint64_t num_blocks = (uint64_t{width} + kBlockColumns - 1) / kBlockColumns;
+    return num_blocks *
+           (max_rows * kBlockColumns * sizeof(float) + num_panels(max_rows) * sizeof(ReadyPanel));
   }
 
   uint32_t width() const { return width_; }
@@ -42,47 +38,30 @@ class Activation {
   // Copies a row of another activation of the same width, with what products read of it.
   void copy_row(uint32_t to, const Activation& other, uint32_t from) {
     std::copy_n(other.row(from), stride_, row(to));
-    std::copy_n(other.quants_.data() + from * stride_, stride_, quants_.data() + to * stride_);
-    std::copy_n(other.scales_.data() + from * num_blocks_, num_blocks_, scales_.data() + to * num_blocks_);
-    std::copy_n(other.sums_.data() + from * num_blocks_, num_blocks_, sums_.data() + to * num_blocks_);
-    std::copy_n(other.quant_sums_.data() + from * num_blocks_, num_blocks_,
-                quant_sums_.data() + to * num_blocks_);
-    std::copy_n(other.half_sums_.data() + from * num_blocks_, num_blocks_,
-                half_sums_.data() + to * num_blocks_);
+    for (uint32_t column = 0; column < width_; column += kBlockColumns)
+      *block(to, column) = *other.block(from, column);
   }
 
-  // The blocks of a row, from the block that begins at this column on.
-  ReadyBlocks blocks(uint32_t row, uint32_t first_column) {
-    const size_t block = row * num_blocks_ + first_column / kBlockColumns;
-    return {quants_.data() + block * kBlockColumns, scales_.data() + block, sums_.data() + block,
-            quant_sums_.data() + block, half_sums_.data() + block};
+  // The block of a row that begins at this column. The next one is kPanelRows further on.
+  ReadyBlock* block(uint32_t row, uint32_t first_column) {
+    return panels_[row / kPanelRows * num_blocks_ + first_column / kBlockColumns].rows + row % kPanelRows;
+  }
+  const ReadyBlock* block(uint32_t row, uint32_t first_column) const {
+    return panels_[row / kPanelRows * num_blocks_ + first_column / kBlockColumns].rows + row % kPanelRows;
   }
   Columns columns(uint32_t first_row, uint32_t num_rows) const {
-    const size_t block = first_row * num_blocks_;
-    return {row(first_row),
-            quants_.data() + first_row * stride_,
-            scales_.data() + block,
-            sums_.data() + block,
-            quant_sums_.data() + block,
-            half_sums_.data() + block,
-            stride_,
-            num_blocks_,
-            num_rows};
+    return {values_.data(), panels_.data(), stride_, num_blocks_, first_row, num_rows};
   }
 
  private:
+  static constexpr uint64_t num_panels(uint64_t max_rows) { return (max_rows + kPanelRows - 1) / kPanelRows; }
+
   uint32_t width_ = 0;
   uint32_t max_rows_ = 0;
   size_t num_blocks_ = 0;
   size_t stride_ = 0;
-  // (max_rows, stride); the columns from width on are zeros.
-  std::vector<float> values_;
-  std::vector<int8_t> quants_;
-  // (max_rows, num_blocks)
-  std::vector<float> scales_;
-  std::vector<float> sums_;
-  std::vector<int32_t> quant_sums_;
-  std::vector<int32_t> half_sums_;
+  std::vector<float> values_;       // (max_rows, stride); the columns from width on are zeros
+  std::vector<ReadyPanel> panels_;  // (panels of rows, num_blocks)
 };
 
 }  // namespace runnel

@@ -10,8 +10,6 @@
 namespace runnel {
 namespace {
 
-// Kernels take columns in groups of four, so pieces are cut between groups.
-constexpr uint32_t kColumnUnit = 4;
 static_assert(kTileRows == kBlockColumns);  // a piece of a gated product is one block of the result
 
 uint32_t divide_up(uint32_t a, uint32_t b) {
@@ -24,7 +22,7 @@ constexpr auto kOnes = [] {
   return ones;
 }();
 
-void make_blocks_ready(const Executor& executor, const float* values, uint32_t n, const ReadyBlocks& out) {
+void make_blocks_ready(const Executor& executor, const float* values, uint32_t n, ReadyBlock* out) {
   const auto make_ready = executor.activations == ActivationType::kI8 ? executor.kernels.make_ready_i8
                                                                       : executor.kernels.make_ready_f32;
   make_ready(values, n, out);
@@ -51,7 +49,7 @@ Piece Pieces::operator[](uint32_t index) const {
 
 uint32_t Pieces::begin_of(uint32_t group) const {
   const uint64_t even = uint64_t{group} * columns_.count / num_column_groups_;
-  return std::min(divide_up(static_cast<uint32_t>(even), kColumnUnit) * kColumnUnit, columns_.count);
+  return std::min(divide_up(static_cast<uint32_t>(even), kPanelRows) * kPanelRows, columns_.count);
 }
 
 void multiply_piece(const Executor& executor, const TiledMatrix& matrix, const Activation& in,
@@ -81,12 +79,12 @@ void multiply_gated_piece(const Executor& executor, const GatedMatrices& matrice
       multiply(gates + column * kTileRows, up, piece.num_outputs, to);
     else
       multiply(up, kOnes.data(), piece.num_outputs, to);
-    make_blocks_ready(executor, to, piece.num_outputs, out.blocks(row, piece.first_output));
+    make_blocks_ready(executor, to, piece.num_outputs, out.block(row, piece.first_output));
   }
 }
 
 void make_ready(const Executor& executor, Activation& activation, uint32_t row) {
-  make_blocks_ready(executor, activation.row(row), activation.width(), activation.blocks(row, 0));
+  make_blocks_ready(executor, activation.row(row), activation.width(), activation.block(row, 0));
 }
 
 void multiply_rows(const Executor& executor, const StackedMatrix& matrix, const Activation& in,

@@ -10,9 +10,9 @@
 
 namespace runnel {
 
-// Limit of the rows of an activation in a piece. The results of a tile for so many rows stay in the first
-// cache level.
-inline constexpr uint32_t kMaxPieceColumns = 64;
+// Limit of the rows of an activation in a piece: whole panels. The results of a tile for so many rows stay in
+// the first cache level.
+inline constexpr uint32_t kMaxPieceColumns = 5 * kPanelRows;
 
 // (columns, kTileRows)
 using PieceOutput = float[kMaxPieceColumns * kTileRows];
@@ -26,7 +26,7 @@ struct Piece {
 };
 
 // The pieces of one product: rows of a matrix, the first of which begins a tile, times rows of an activation.
-// The rows of the activation are cut evenly: two pieces of 40 instead of one of 64 and a rest.
+// The rows of the activation are cut evenly: two pieces of 36 instead of one of 60 and a rest.
 class Pieces {
  public:
   struct Range {

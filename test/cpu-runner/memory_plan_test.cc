@@ -8,6 +8,7 @@
 #include <map>
 
 #include "cpu-runner/cpu_backend.h"
+#include "cpu-runner/kernels/product.h"
 #include "runner/commands/loaded_model.h"
 #include "runner/system/available_memory.h"
 #include "runner/system/process_memory.h"
@@ -147,11 +148,12 @@ TEST_CASE("memory plan: loading and computing take the planned memory, within a 
 TEST_CASE("memory plan: a cache grows with sequences and their length, a step with its rows and threads") {
   EngineFlags flags = flags_of(tiny_path("q8_0"));
   flags.max_model_len = 128;
+  flags.max_num_batched_tokens = 20 * kPanelRows;
   const MemoryPlan small = *planned(flags);
   flags.max_num_seqs = 8;
   const MemoryPlan more = *planned(flags);
   flags.max_model_len = 256;
-  flags.max_num_batched_tokens = 8192;
+  flags.max_num_batched_tokens *= 32;
   const MemoryPlan longer = *planned(flags);
   flags.num_threads = 4;
   const MemoryPlan shared = *planned(flags);

@@ -35,7 +35,7 @@ Activation ready_rows(const Kernels& kernels, ActivationType type, std::span<con
   Activation activation(num_rows, width);
   for (uint32_t row = 0; row < num_rows; ++row) {
     std::ranges::copy(rows.subspan(row * width, width), activation.row(row));
-    make_ready(activation.row(row), width, activation.blocks(row, 0));
+    make_ready(activation.row(row), width, activation.block(row, 0));
   }
   return activation;
 }
@@ -56,16 +56,17 @@ class Weights {
     const size_t row_bytes = data_.size() / rows_;
     return std::as_bytes(std::span(data_)).subspan(index * row_bytes, row_bytes);
   }
-  // The products (num_rows of x, rows) by these kernels.
-  std::vector<float> times(const Kernels& kernels, ActivationType type, std::span<const float> x) const {
+  // The products (num_rows of x, rows) by these kernels, of the rows of x from the first on.
+  std::vector<float> times(const Kernels& kernels, ActivationType type, std::span<const float> x,
+                           uint32_t first = 0) const {
     const uint32_t width = tiles_.columns();
-    const auto num_columns = static_cast<uint32_t>(x.size() / width);
+    const auto num_columns = static_cast<uint32_t>(x.size() / width) - first;
     const auto multiply = type == ActivationType::kI8 ? kernels.multiply_i8 : kernels.multiply_f32;
     const Activation activation = ready_rows(kernels, type, x, width);
     const size_t stride = tiles_.num_tiles() * kTileRows;
     std::vector<float> out(num_columns * stride, std::numeric_limits<float>::quiet_NaN());
     for (uint32_t tile = 0; tile < tiles_.num_tiles(); ++tile)
-      multiply(tiles_.weights(), tile, activation.columns(0, num_columns), out.data() + tile * kTileRows,
+      multiply(tiles_.weights(), tile, activation.columns(first, num_columns), out.data() + tile * kTileRows,
                stride);
     std::vector<float> rows;
     for (uint32_t column = 0; column < num_columns; ++column)
@@ -139,6 +140,30 @@ TEST_CASE(
       const Weights weights(type, rows, width, random_weights(type, uint64_t{rows} * width, 0.3f, rng));
       for (const uint32_t num_columns : {1u, 2u, 6u})
         require_same(weights, random_floats(size_t{num_columns} * width, rng), width);
+    }
+  }
+}
+
+TEST_CASE("products of rows that begin anywhere in a panel have the bits of the reference") {
+  const uint64_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937 rng(static_cast<std::mt19937::result_type>(seed));
+  constexpr uint32_t kWidth = 288;
+  constexpr uint32_t kNumRows = 2 * kPanelRows + 3;
+  const std::vector<float> x = random_floats(size_t{kNumRows} * kWidth, rng);
+  for (const TensorType type : {TensorType::kF32, TensorType::kQ4_1, TensorType::kQ8_0}) {
+    CAPTURE(type_name(type));
+    const Weights weights(type, 3, kWidth, random_weights(type, 3 * kWidth, 0.3f, rng));
+    for (const ActivationType activations : {ActivationType::kI8, ActivationType::kF32}) {
+      const std::vector<float> wanted = reference_products(weights, activations, x, kWidth);
+      for (const Kernels* kernels : kernel_tables()) {
+        CAPTURE(kernels->name);
+        for (uint32_t first = 0; first < kNumRows; ++first) {
+          CAPTURE(first);
+          REQUIRE(std::ranges::equal(weights.times(*kernels, activations, x, first),
+                                     std::span(wanted).subspan(size_t{first} * weights.rows()), same_number));
+        }
+      }
     }
   }
 }
@@ -217,14 +242,15 @@ TEST_CASE("a row that is ready has the reference's quants, scales and sums, at e
       CAPTURE(kernels->name);
       CAPTURE(width);
       const Activation activation = ready_rows(*kernels, ActivationType::kI8, x, width);
-      const Columns got = activation.columns(0, 1);
-      REQUIRE(got.stride == wanted.stride);
-      for (size_t i = 0; i < wanted.stride; ++i) REQUIRE(got.quants[i] == wanted.quants[i]);
-      for (size_t block = 0; block < wanted.scales.size(); ++block) {
-        REQUIRE(same_number(got.scales[block], wanted.scales[block]));
-        REQUIRE(got.quant_sums[block] == wanted.sums[block]);
-        REQUIRE(got.half_sums[block] == wanted.half_sums[block]);
-        REQUIRE(same_number(got.sums[block], wanted.scales[block] * static_cast<float>(wanted.sums[block])));
+      REQUIRE(activation.stride() == wanted.stride);
+      for (size_t i = 0; i < wanted.scales.size(); ++i) {
+        const ReadyBlock& block = *activation.block(0, static_cast<uint32_t>(i * kBlockColumns));
+        REQUIRE(std::ranges::equal(block.quants,
+                                   std::span(wanted.quants).subspan(i * kBlockColumns, kBlockColumns)));
+        REQUIRE(same_number(block.scale, wanted.scales[i]));
+        REQUIRE(block.quant_sum == wanted.sums[i]);
+        REQUIRE(block.half_sums == wanted.half_sums[i]);
+        REQUIRE(same_number(block.sum, wanted.scales[i] * static_cast<float>(wanted.sums[i])));
       }
     }
   }
@@ -237,10 +263,9 @@ TEST_CASE("a NaN activation has a NaN scale and a NaN product") {
   for (const Kernels* kernels : kernel_tables()) {
     CAPTURE(kernels->name);
     const Activation activation = ready_rows(*kernels, ActivationType::kI8, x, 64);
-    const Columns got = activation.columns(0, 1);
-    CHECK(got.scales[0] == 1.0f / 127.0f);
-    CHECK(std::isnan(got.scales[1]));
-    for (size_t i = 32; i < 64; ++i) CHECK(got.quants[i] == 0);
+    CHECK(activation.block(0, 0)->scale == 1.0f / 127.0f);
+    CHECK(std::isnan(activation.block(0, 32)->scale));
+    for (const int8_t quant : activation.block(0, 32)->quants) CHECK(quant == 0);
     CHECK(std::isnan(weights.times(*kernels, ActivationType::kI8, x)[0]));
   }
 }

@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "cpu-runner/matrix/product_pieces.h"
 #include "test/cpu-runner/kernel_tables.h"
 #include "test/fixtures/gguf_writer.h"
 #include "test/fixtures/random_floats.h"
@@ -72,6 +73,24 @@ TEST_CASE("each row of a stacked matrix gets its own bias, in every column, befo
         REQUIRE(added[at] == (is_output ? wanted + residual[at] : residual[at]));
       }
     }
+  }
+}
+
+TEST_CASE("pieces have each output once, in whole panels but for the last, and fit the memory of a piece") {
+  for (uint32_t count = 1; count < 700; ++count) {
+    CAPTURE(count);
+    const Pieces pieces({0, 2 * kTileRows - 1}, {5, count});
+    uint32_t next = 5;
+    for (uint32_t i = 0; i < pieces.count() / 2; ++i) {
+      CHECK(pieces[i].tile == 0);
+      CHECK(pieces[i].first_column == next);
+      CHECK((next - 5) % kPanelRows == 0);
+      CHECK(pieces[i].num_columns <= kMaxPieceColumns);
+      next += pieces[i].num_columns;
+    }
+    CHECK(next == 5 + count);
+    CHECK(pieces[pieces.count() - 1].tile == 1);
+    CHECK(pieces[pieces.count() - 1].num_outputs == kTileRows - 1);
   }
 }
 
