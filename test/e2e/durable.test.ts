@@ -173,12 +173,13 @@ function told(events: readonly SseEvent[]): string {
 
 test(`${KILLS} kills of the gateway leave no runner, its port free, and no byte of ${NUM_STREAMS} durable streams changed`, async () => {
   const random = new Random(SEED === undefined ? undefined : Number(SEED));
-  const journal = join(temporaryFolder().path, 'journal');
+  // The journal is kept by default, in the state folder.
+  const state = temporaryFolder().path;
+  const env = { XDG_STATE_HOME: state };
+  const journal = join(state, 'runnel', 'journal');
   const runner = pacedRunner(STEP_MS);
   const start = async (port: string): Promise<Gateway> => {
-    const args = ['--port', port, '--threads', '1', '--journal-dir', journal, '--runner', runner];
-    const gateway = await Gateway.startOn(TINY_MODEL, args);
-    return gateway;
+    return Gateway.startOn(TINY_MODEL, ['--port', port, '--threads', '1', '--runner', runner], { env });
   };
   let gateway = await (await start('0')).ready();
   const { port } = new URL(gateway.url);
