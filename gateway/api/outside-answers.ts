@@ -1,12 +1,11 @@
 import { RequestError } from '@hono/node-server';
 import { ApiError } from '../errors/api-error.ts';
-import { CORRELATION_HEADER } from '../server/request-log.ts';
 import { toApiError } from '../server/to-api-error.ts';
 import type { AnswerUnreadable } from '../server/unreadable-requests.ts';
 import type { Ids } from '../system/ids.ts';
 import type { Log } from '../telemetry/log.ts';
-import { nativeErrorBody } from './native/events.ts';
-import { openAiErrorBody } from './openai/completion.ts';
+import { CORRELATION_HEADER } from '../telemetry/trace-context.ts';
+import { nativeErrorBody, openAiErrorBody } from './error-bodies.ts';
 
 /** Answers to requests that the application does not see. */
 

@@ -1,4 +1,3 @@
-import { CAPABILITIES } from '../api/operator/health.ts';
 import { answerOutside, answerUnreadable } from '../api/outside-answers.ts';
 import { type Config, NO_JOURNAL } from '../config/config.ts';
 import { BindError, ExitCode } from '../errors/exit-code.ts';
@@ -10,7 +9,12 @@ import type { RunnerInfo } from '../runner/runner.ts';
 import { DeferredApp } from '../server/deferred-app.ts';
 import { ownDescriptors } from '../server/descriptor-budget.ts';
 import { type Address, close, createHttpServer, listen, stopAccepting } from '../server/http-server.ts';
-import { type CallbackError, ReadyCallback, type ReadyMessage } from '../server/ready-callback.ts';
+import {
+  CAPABILITIES,
+  type CallbackError,
+  ReadyCallback,
+  type ReadyMessage,
+} from '../server/ready-callback.ts';
 import { systemClock } from '../system/clock.ts';
 import { type Ids, randomIds } from '../system/ids.ts';
 import { keepSpawnReserve } from '../system/spawn-reserve.ts';

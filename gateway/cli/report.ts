@@ -1,7 +1,7 @@
 /**
  * How commands fail: with an exit status and a sentence on stderr, or several sentences for a command line with several faults.
  */
-import { RefusedError } from '../client/server.ts';
+import { RefusedError } from '../client/refused-error.ts';
 import { BindError, ExitCode, UsageError } from '../errors/exit-code.ts';
 import { ModelFileError } from '../errors/model-file-error.ts';
 import { UnavailableError } from '../errors/unavailable-error.ts';

@@ -15,6 +15,9 @@ export interface ReadyMessage {
   readonly capabilities: readonly string[];
 }
 
+/** The kinds of work that a pool manager may send here. */
+export const CAPABILITIES = ['text-gen'];
+
 /** How long a pool manager may take to answer. */
 const CALLBACK_TIMEOUT_MS = 10_000;
 

@@ -4,7 +4,7 @@ import { matchedRoutes } from 'hono/route';
 import { GenerationError } from '../runner/runner.ts';
 import type { Ids } from '../system/ids.ts';
 import type { Log } from '../telemetry/log.ts';
-import { TRACE_HEADER, traceOf } from '../telemetry/trace-context.ts';
+import { CORRELATION_HEADER, TRACE_HEADER, traceOf } from '../telemetry/trace-context.ts';
 import { callerField } from './guard/caller.ts';
 import type { RouteDeps } from './route-group.ts';
 import { toApiError } from './to-api-error.ts';
@@ -112,12 +112,6 @@ export function failureLog(log: Log, c: Context): (thrown: unknown) => void {
 export function logFailure(log: Log, c: Context, thrown: unknown): void {
   failureLog(log, c)(thrown);
 }
-
-/**
- * The header with a request's correlation id. A client sends one or is given one, to find the request in the logs of
- * every server that it passed.
- */
-export const CORRELATION_HEADER = 'X-Correlation-Id';
 
 const CORRELATION_ID = /^[A-Za-z0-9-]{1,64}$/;
 

@@ -22,6 +22,11 @@ declare module 'hono' {
   }
 }
 
+/**
+ * The header with a request's correlation id. A client sends one or is given one, to find the request in the logs of
+ * every server that it passed.
+ */
+export const CORRELATION_HEADER = 'X-Correlation-Id';
 export const TRACE_HEADER = 'traceparent';
 
 /** Version, trace, span and flags. Later versions may have more after them. */

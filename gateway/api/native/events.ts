@@ -69,12 +69,6 @@ type NativeEvent = {
   [Name in keyof Schemas]: { readonly event: Name; readonly data: Data<Name> };
 }[keyof Schemas];
 
-/** The body of a native error: all fields at fault, or a code and whether a retry can help. */
-export function nativeErrorBody(error: ApiError): object {
-  if (error.fieldErrors.length > 0) return { errors: error.fieldErrors };
-  return { code: error.code.toUpperCase(), message: error.message, retriable: error.retriable };
-}
-
 const fieldError = z.object({
   field: z.string(),
   constraint: z.string(),

@@ -5,12 +5,13 @@ import { cancelled } from '../../runner/runner.ts';
 import { callersOf } from '../../server/guard/caller.ts';
 import { json, type Operation, type RouteDeps, type RouteGroup, SSE_TYPE } from '../../server/route-group.ts';
 import { parseBody } from '../body.ts';
+import { nativeErrorBody } from '../error-bodies.ts';
 import * as fields from '../fields.ts';
 import { jobOperations } from '../jobs.ts';
 import { MSGPACK_TYPE } from '../msgpack.ts';
 import { errorOfUnknownPath } from '../outside-answers.ts';
 import { post } from '../route.ts';
-import { executeEventSchemas, nativeErrorBody, nativeErrorSchema } from './events.ts';
+import { executeEventSchemas, nativeErrorSchema } from './events.ts';
 import { DEADLINE_HEADER, executeBody, executeLog, parseExecute, readBody } from './execute.ts';
 import {
   applyTemplate,

@@ -6,6 +6,7 @@ import type { ApiError } from '../../errors/api-error.ts';
 import { type AnswerEnd, type AnswerPart, isCutShort } from '../../generation/text-stream.ts';
 import { dataEvent } from '../../server/streams/sse.ts';
 import { endedBy, type Mark, mark, markFields } from '../answer-fields.ts';
+import { openAiErrorBody } from '../error-bodies.ts';
 import {
   type BesideFinish,
   type ChoiceFormat,
@@ -77,19 +78,6 @@ export const openAiErrorSchema = z
     }),
   })
   .meta({ title: 'OpenAiError' });
-
-export function openAiErrorBody(error: ApiError): z.infer<typeof openAiErrorSchema> {
-  const { message, status, param = null, code } = error;
-  const type = ERROR_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error');
-  return { error: { message, type, param, code } };
-}
-
-const ERROR_TYPES: Partial<Record<ApiError['status'], string>> = {
-  401: 'authentication_error',
-  403: 'permission_error',
-  404: 'not_found_error',
-  429: 'rate_limit_error',
-};
 
 /** What the answers repeat or obey of the request. */
 interface Asked {

@@ -10,6 +10,7 @@ import {
   type RouteDeps,
   type RouteGroup,
 } from '../../server/route-group.ts';
+import { openAiErrorBody } from '../error-bodies.ts';
 import { responseOperations } from '../responses/routes.ts';
 import { calling, get, post, requestId } from '../route.ts';
 import { chat } from './chat-request.ts';
@@ -18,7 +19,6 @@ import {
   chatCompletionSchema,
   completionChunkSchema,
   completionSchema,
-  openAiErrorBody,
   openAiErrorSchema,
 } from './completion.ts';
 import { completions } from './completion-request.ts';

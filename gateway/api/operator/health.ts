@@ -12,6 +12,7 @@ import {
 } from '../../models/model-registry.ts';
 import type { SchedulerStats } from '../../runner/protocol/scheduler-stats.ts';
 import type { BackendStatus, RunnerState, RunnerStatus, SingleRunnerStatus } from '../../runner/runner.ts';
+import { CAPABILITIES } from '../../server/ready-callback.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 
 /** GET /health and GET /ready: of each member of their answers its schema, and what it is read from. */
@@ -170,9 +171,6 @@ function workerState({ state, openRequests }: RunnerStatus) {
   if (state === 'ready') return openRequests > 0 ? 'busy' : 'ready';
   return state === 'stopping' ? 'draining' : state;
 }
-
-/** The kinds of work that a pool manager may send here. */
-export const CAPABILITIES = ['text-gen'];
 
 const memoryType = z.enum(['cpu', 'vram-only']);
 

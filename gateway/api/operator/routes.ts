@@ -8,8 +8,9 @@ import { JSON_TYPE, jsonText } from '../../json/json-text.ts';
 import { json, type RouteDeps, type RouteGroup } from '../../server/route-group.ts';
 import { crashReport } from '../../telemetry/crash-reports.ts';
 import { parseBody } from '../body.ts';
+import { nativeErrorBody } from '../error-bodies.ts';
 import { readJson } from '../json.ts';
-import { nativeErrorBody, nativeErrorSchema } from '../native/events.ts';
+import { nativeErrorSchema } from '../native/events.ts';
 import { get, post } from '../route.ts';
 import { health, healthSchema, ready, readySchema } from './health.ts';
 

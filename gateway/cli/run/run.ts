@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 
-import { RefusedError, Server, servedModels } from '../../client/server.ts';
+import { RefusedError } from '../../client/refused-error.ts';
+import { Server, servedModels } from '../../client/server.ts';
 import { type RunConfig, runSettings, serverOptions } from '../../config/client-settings.ts';
 import { ExitCode, UsageError } from '../../errors/exit-code.ts';
 import { ModelFileError } from '../../errors/model-file-error.ts';

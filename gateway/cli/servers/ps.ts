@@ -1,5 +1,6 @@
 import * as z from 'zod';
-import { RefusedError, Server } from '../../client/server.ts';
+import { RefusedError } from '../../client/refused-error.ts';
+import { Server } from '../../client/server.ts';
 import { ExitCode } from '../../errors/exit-code.ts';
 import { UnavailableError } from '../../errors/unavailable-error.ts';
 import { escapeControls } from '../../system/printable.ts';
