@@ -226,6 +226,7 @@ const FLAGS_OF_OTHERS: readonly string[] = [
   'docs/performance.md --only',
   'docs/performance.md --rounds',
   'docs/performance.md --seconds',
+  'docs/performance.md --synthetic',
   'docs/performance.md --test-case',
   'docs/performance.md --types',
   'docs/performance.md --write-docs',

@@ -56,7 +56,12 @@ export const metrics = {
   callerBeside: metric('beside a greedy caller, p99', 'ms', 'less', 1),
   callerGrowth: metric('that p99 / the p99 alone', '', 'less', 1),
   serverStart: metric('exec of the server to its first token', 'ms', 'less', 0),
-  runnerStart: metric('exec of the runner to its first token', 'ms', 'less', 0),
+  runnerStart: metric('exec of the first runner to its first token', 'ms', 'less', 0),
+  runnerRestart: metric('the same of the next runner', 'ms', 'less', 0),
+  syntheticStart: metric('the same of the first runner of a synthetic model', 'ms', 'less', 0),
+  syntheticRestart: metric('the same of its next runner', 'ms', 'less', 0),
+  pause: metric('pause of a stream, its runner killed', 'ms', 'less', 0),
+  longPause: metric('the same after 4,000 tokens', 'ms', 'less', 0),
 } as const satisfies Record<string, Metric>;
 
 export type MetricId = keyof typeof metrics;

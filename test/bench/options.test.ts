@@ -32,6 +32,12 @@ test('types of weights are those that synth writes, all of them without any', ()
   assert.throws(() => parseOptions(['--types', 'q7_k'], {}), '--types.0: ');
 });
 
+test('the synthetic model has a known shape, or there is none', () => {
+  assert.is(parseOptions([], {})?.synthetic, '1b');
+  assert.is(parseOptions(['--synthetic', 'off'], {})?.synthetic, 'off');
+  assert.throws(() => parseOptions(['--synthetic', '70b'], {}), '--synthetic: ');
+});
+
 test('lengths of prompts are a range', () => {
   const options = parseOptions(['--client-prompt', '32-32', '--top-k', '0'], {});
   assert.ok(options);

@@ -30,6 +30,7 @@ The options of test/bench/bench.ts, with what they are for:
 --seconds N            of each of its rounds: 20
 --long-prompt N        tokens of a prompt that comes while streams run: 4000
 --streams N            that run meanwhile: 8
+--synthetic SHAPE      of the synthetic model whose runner is started, 1b or 8b; off: none: 1b
 --seed N               of the prompts: 1
 --types TYPE,…         of weights, of make bench-types: all but f32
 --write-docs           the tables into docs/performance.md
@@ -104,6 +105,7 @@ const schema = z.strictObject({
   seconds: whole(1, 3600).default(20),
   'long-prompt': whole(1, 100_000).default(4000),
   streams: whole(1, 511).default(8),
+  synthetic: z.enum(['1b', '8b', 'off']).default('1b'),
   seed: z.coerce.number().int().default(1),
   types: z
     .string()

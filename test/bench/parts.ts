@@ -1,15 +1,19 @@
+import { join } from 'node:path';
+import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import type { Amounts } from './engines/amounts.ts';
 import { peerTogether } from './engines/llama-batched-bench.ts';
 import { peerAlone } from './engines/llama-bench.ts';
 import { type Runner, runnelAlone, runnelTogether } from './engines/runnel.ts';
 import { interleave, type Measured, type Plan, type Subject } from './interleave.ts';
 import type { Options, PartName } from './options.ts';
+import { outputOf } from './program.ts';
 import { besideCaller } from './serving/beside-caller.ts';
 import { besideGrammars } from './serving/beside-grammars.ts';
 import { closedLoop, type Load } from './serving/closed-loop.ts';
 import { readingBodies } from './serving/execute-body.ts';
 import { serverStart, startingRunner } from './serving/first-token.ts';
 import { longPrompt, STREAM_TOKENS } from './serving/long-prompt.ts';
+import { pauses } from './serving/pause.ts';
 import { servingPeer, servingRunnel, type Work } from './serving/subjects.ts';
 
 /** The parts of the measurement. In each part all engines do the same work. */
@@ -22,6 +26,9 @@ export interface Part {
 
 /** Room for the short prompts of the streams and the short answer to the long prompt. */
 const CONTEXT_TO_SPARE = 64;
+
+/** For writing 4.6 GB, the size of the largest synthetic model. */
+const SYNTH_MS = 300_000;
 
 /** A request every 20 ms: enough for a 99th percentile. */
 const HEALTH_SECONDS = 10;
@@ -106,11 +113,16 @@ export async function measureParts(runners: readonly Runner[], options: Options,
     },
     {
       name: 'start',
-      title: 'From exec to the first token, with the file in the page cache',
+      title:
+        'From exec to the first token, with the file in the page cache, and what the death of a runner costs a stream',
       plan: { rounds },
       subjects: async () => [
         ...runners.map((runner) => servingRunnel(runner, serverStart)),
-        ...runners.map((runner) => startingRunner(runner)),
+        ...runners.map((runner) =>
+          startingRunner(runner, { packing: 'runnerStart', given: 'runnerRestart' }),
+        ),
+        ...(await syntheticStarts(runners, options)),
+        ...runners.map((runner) => servingRunnel(runner, pauses)),
         ...(await each(peers, (peer) => servingPeer(peer, slots(1, contextOfClient), serverStart))),
       ],
     },
@@ -122,6 +134,20 @@ export async function measureParts(runners: readonly Runner[], options: Options,
     parts.push({ name, title, results: await interleave(await subjects(), { ...plan, onRound: say }) });
   }
   return parts;
+}
+
+async function syntheticStarts(
+  runners: readonly Runner[],
+  { synthetic: shape }: Options,
+): Promise<readonly Subject[]> {
+  if (shape === 'off') return [];
+  const model = join(temporaryFolder().path, `${shape}.gguf`);
+  const [{ file }] = runners as readonly [Runner];
+  await outputOf(file, ['synth', '--arch', 'llama', '--shape', shape, '--type', 'q4_0', model], {
+    timeoutMs: SYNTH_MS,
+  });
+  const starts = { packing: 'syntheticStart', given: 'syntheticRestart' } as const;
+  return runners.map((runner) => startingRunner({ ...runner, model }, starts));
 }
 
 export function loadOf(options: Options): Load {
