@@ -1,5 +1,7 @@
 #include "runner/bench/bench.h"
 
+#include <array>
+#include <charconv>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -19,6 +21,15 @@ using Speeds = Samples;
 
 ordered_json spread(const Speeds& speeds) {
   return {speeds.min(), speeds.max()};
+}
+
+// The shortest decimal that stands for this float: 0.8, not the double 0.800000011920929.
+double decimal_of(float value) {
+  std::array<char, 64> text;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  double decimal = value;
+  std::from_chars(text.data(), end, decimal);
+  return decimal;
 }
 
 class Bench {
@@ -79,6 +90,8 @@ class Bench {
   Result<void> add(uint32_t num_prompt_tokens, uint32_t max_tokens) {
     Request request = random_prompt(random_, engine_.limits().vocab_size, num_prompt_tokens, max_tokens);
     request.request_id = ++last_request_id_;
+    request.sampling = flags_.sampling;
+    request.sampling.seed = request.request_id;
     return submit(std::move(request), engine_);
   }
 
@@ -131,6 +144,9 @@ Result<void> bench(Engine& engine, const BenchFlags& flags, const BenchSubject& 
   json["depth"] = flags.depth;
   json["generate"] = flags.num_generated;
   json["repeats"] = flags.num_repeats;
+  json["temperature"] = decimal_of(flags.sampling.temperature);
+  json["top_k"] = flags.sampling.top_k;
+  json["top_p"] = decimal_of(flags.sampling.top_p);
   add_subject(subject, json);
   flags.json ? print_json(json, out) : print_lines(json, out);
   return {};

@@ -18,6 +18,7 @@ struct BenchFlags {
   uint32_t depth = 1;  // tokens of a sequence before it decodes
   std::vector<uint32_t> batches = {1, 8, 32};
   uint32_t num_repeats = 3;
+  SamplingParams sampling = {.temperature = 0.0f};
   bool json = false;
 };
 

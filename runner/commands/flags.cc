@@ -336,6 +336,14 @@ CLI::Option* add_prompt_flag(CLI::App& command, std::vector<uint32_t>& ids) {
       ->group(kInputOutput);
 }
 
+// What draws choose from, for commands that draw.
+std::vector<CLI::Option*> add_draw_flags(CLI::App& command, SamplingParams& sampling) {
+  return {command.add_option("--temperature", sampling.temperature, "0: always the most likely token"),
+          command.add_option("--top-k", sampling.top_k, "Sample from the N most likely tokens; 0: all"),
+          command.add_option("--top-p", sampling.top_p,
+                             "Sample from the most likely tokens whose probabilities add up to X; 1: all")};
+}
+
 void add_generate_flags(CLI::App& command, GenerateFlags& flags) {
   SamplingParams& sampling = flags.sampling;
   const auto sampled = [&](const char* name, auto& value, const char* description) {
@@ -350,10 +358,8 @@ void add_generate_flags(CLI::App& command, GenerateFlags& flags) {
       ->group(kSampling);
   add_ids_flag(command, "--banned-ids", sampling.banned_ids, "Token ids that are not sampled")
       ->group(kSampling);
-  sampled("--temperature", sampling.temperature, "0: always the most likely token");
-  sampled("--top-k", sampling.top_k, "Sample from the N most likely tokens; 0: all");
-  sampled("--top-p", sampling.top_p,
-          "Sample from the most likely tokens whose probabilities add up to X; 1: all");
+  for (CLI::Option* option : add_draw_flags(command, sampling))
+    option->capture_default_str()->group(kSampling);
   sampled("--min-p", sampling.min_p,
           "Sample from tokens with at least this share of the most likely token's probability; 0: all");
   sampled("--repetition-penalty", sampling.repetition_penalty,
@@ -512,6 +518,7 @@ void add_bench_flags(CLI::App& command, Flags& flags) {
                             "Runs, of which the median counts; with --kernels by default " +
                                 std::to_string(flags.kernels.num_repeats))
                 ->check(CLI::Range(1u, kMaxRepeats)));
+  for (CLI::Option* option : add_draw_flags(command, flags.bench.sampling)) for_table(option)->excludes(kernels);
 
   command
       .add_option("--fraction", flags.workload.fraction,

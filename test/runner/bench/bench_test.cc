@@ -49,6 +49,21 @@ TEST_CASE("bench: sequences decode after as many tokens as --depth says") {
   CHECK(fixture.engine.num_requests() == 0);
 }
 
+TEST_CASE("bench: tokens are sampled as its flags say, and the report says how") {
+  BenchFixture fixture(/*mixed_batches=*/true);
+  BenchFlags flags = flags_of(8, 1);
+  flags.sampling = {.temperature = 0.8f, .top_k = 7, .top_p = 0.25f};
+  REQUIRE(bench(fixture.engine, flags, test::kBenchSubject, fixture.out).ok());
+  const auto object = nlohmann::json::parse(fixture.out.str());
+  CHECK(object["temperature"].dump() == "0.8");
+  CHECK(object["top_k"] == 7);
+  CHECK(object["top_p"] == 0.25);
+  flags.sampling.top_p = 2.0f;
+  const Result<void> refused = bench(fixture.engine, flags, test::kBenchSubject, fixture.out);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().exit_code == ExitCode::kUsage);
+}
+
 TEST_CASE("bench: sequences that never decode together are no figure") {
   BenchFixture fixture(/*mixed_batches=*/true);
   const Result<void> refused = bench(fixture.engine, flags_of(2, 200), test::kBenchSubject, fixture.out);
