@@ -92,7 +92,7 @@ endif
 STARTED := $(shell date +%s)
 
 .PHONY: run test check soak bench build xgrammar binaries install uninstall dist model vocabularies all-vocabularies format clean
-.PHONY: python-clients kubernetes-schemas screenshots bench-gateway bench-types bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
+.PHONY: python-clients kubernetes-schemas screenshots bench-gateway bench-types bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda cuda-kit
 .DEFAULT_GOAL := build
 # Deletes the target of a failed or interrupted step, so that it does not look finished.
 .DELETE_ON_ERROR:
@@ -110,11 +110,16 @@ cuda-runner: $(BUILD)/build.ninja $(NVCC)
 	$(call configure,$(WITH_NVCC))
 	@ninja -C $(BUILD) cuda-runner
 
-# Runs on a device the tests of cuda-runner that `make check` runs with the emulator.
-test-cuda: $(BUILD)/build.ninja $(NVCC) $(if $(NODE),model gateway/runner/protocol/proto/runner.js)
-	$(call configure,$(WITH_NVCC))
-	@ninja -C $(BUILD) device-tests
-	@BUILD=$(BUILD) NVCC=$(NVCC) test/cuda-runner/on_device.sh
+# Makes an archive with which a machine that has a GPU and nothing else tests and measures cuda-runner, for one compute
+# capability. EMULATED=1: for the emulated device, to try the kit without a GPU.
+cuda-kit: build $(if $(EMULATED),,$(NVCC))
+	$(if $(EMULATED),,$(call configure,$(WITH_NVCC) -DRUNNEL_CUDA_ARCHITECTURES=$(or $(CUDA_ARCHITECTURES),90)))
+	@ninja -C $(BUILD) $(if $(EMULATED),cuda-runner-emulated cuda-runner-tests exactness-cuda-emulated,device-tests)
+	@node --import tsx test/cuda-runner/kit/pack.ts --build $(BUILD) $(if $(EMULATED),--emulated)
+
+# Runs the kit here, on a machine with a GPU.
+test-cuda: cuda-kit
+	@$(BUILD)/cuda-kit/run --out $(abspath $(BUILD))/cuda-results
 
 # Compares the speed of cuda-runner and cpu-runner.
 bench-cuda: $(BUILD)/build.ninja $(NVCC)

@@ -88,7 +88,7 @@ file(GLOB CUDA_DEVICE_TEST_SOURCES CONFIGURE_DEPENDS test/cuda-runner/*_test.cc 
 add_executable(cuda-device-tests EXCLUDE_FROM_ALL
   test/cuda-runner/device_main.cc test/cuda-runner/cpu_twin.cc ${CUDA_DEVICE_TEST_SOURCES})
 target_compile_options(cuda-device-tests PRIVATE -O1)
-target_compile_definitions(cuda-device-tests PRIVATE RUNNEL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+target_compile_definitions(cuda-device-tests PRIVATE RUNNEL_SOURCE_DIR=".")
 target_link_libraries(cuda-device-tests PRIVATE cuda_host cpu_backend runner_commands doctest::doctest)
 set(DEVICE_TESTS cuda-device-tests)
 if(RUNNEL_PROTOBUF)

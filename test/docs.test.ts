@@ -214,6 +214,7 @@ test('links of the pages lead to files and headings', () => {
  */
 const FLAGS_OF_OTHERS: readonly string[] = [
   'docs/cuda.md --cases',
+  'docs/cuda.md --seconds',
   'docs/debugging.md --args',
   'docs/development.md --import',
   'docs/development.md --test-dir',

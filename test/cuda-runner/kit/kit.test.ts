@@ -1,0 +1,115 @@
+import { mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
+import { runSteps } from './kit.ts';
+import type { StepResult } from './results.ts';
+import type { Step } from './step.ts';
+import { allSteps } from './steps.ts';
+
+/** The kit's steps, with programs of the shell in place of those for a device. */
+
+const test = suite('cuda kit');
+
+const LIMIT_SEC = 60;
+const SHORT_SEC = 0.2;
+
+const shell = (name: string, script: string, more: Partial<Step> = {}): Step => ({
+  name,
+  limitSec: LIMIT_SEC,
+  command: ['sh', '-c', script, 'sh'],
+  defaults: [],
+  ...more,
+});
+
+const json = (stdout: string): unknown => JSON.parse(stdout);
+
+interface Run {
+  readonly hasPassed: boolean;
+  readonly results: readonly StepResult[];
+  readonly log: string;
+}
+
+async function run(steps: readonly Step[], how: object = {}, out = temporaryFolder().path): Promise<Run> {
+  const hasPassed = await runSteps(steps, { out, about: {}, ...how });
+  const file = JSON.parse(readFileSync(join(out, 'results.json'), 'utf8')) as { steps: StepResult[] };
+  return { hasPassed, results: file.steps, log: readFileSync(join(out, 'log.txt'), 'utf8') };
+}
+
+const statuses = ({ results }: Run): string[] => results.map(({ name, status }) => `${name}: ${status}`);
+
+test('each step runs, whatever became of those before it, and the results say how each ended', async () => {
+  const done = await run([
+    shell('good', 'echo \'{"speed": 3}\'', { figures: json }),
+    shell('bad', 'echo why >&2; exit 7'),
+    shell('mute', 'true', { figures: json }),
+    shell('garbled', 'echo speed', { figures: json }),
+    { ...shell('absent', ''), command: ['/nonexistent/program'] },
+    shell('impossible', 'true', { obstacle: 'The tool is not installed.' }),
+    shell('last', 'true'),
+  ]);
+  assert.equal(statuses(done), [
+    'good: passed',
+    'bad: failed',
+    'mute: passed',
+    'garbled: failed',
+    'absent: failed',
+    'impossible: not run',
+    'last: passed',
+  ]);
+  assert.is(done.hasPassed, false);
+  const [good, bad, , garbled, absent, impossible] = done.results as StepResult[];
+  assert.equal(good?.figures, { speed: 3 });
+  assert.is(bad?.reason, 'It exited with 7.');
+  assert.is(bad?.output, 'why\n');
+  assert.match(String(garbled?.reason), 'Its output is not what was expected');
+  assert.match(String(absent?.reason), 'ENOENT');
+  assert.is(impossible?.reason, 'The tool is not installed.');
+  assert.match(done.log, '== bad: sh -c echo why >&2; exit 7 sh\nwhy\n');
+});
+
+test('a step that hangs is killed at its limit with what it started, and the others run', async () => {
+  const hangs = shell('hangs', 'echo begun; sleep 600 & wait', { limitSec: SHORT_SEC });
+  const done = await run([hangs, shell('last', 'true')]);
+  assert.equal(statuses(done), ['hangs: timed out', 'last: passed']);
+  assert.is(done.results[0]?.output, 'begun\n');
+});
+
+test('steps that have not begun when the time for all is over are not run', async () => {
+  const long = shell('long', 'sleep 600');
+  const done = await run([long, shell('last', 'true')], { seconds: 1.2 });
+  assert.equal(statuses(done), ['long: timed out', 'last: not run']);
+});
+
+test('a step alone takes other arguments, and its result is added to those before it', async () => {
+  const out = temporaryFolder().path;
+  const step = shell('bench', 'printf \'["%s","%s"]\' "$1" "$2"', {
+    defaults: ['--batch', '8'],
+    figures: json,
+  });
+  await run([step], {}, out);
+  const done = await run([step], { args: ['--batch', '64'] }, out);
+  assert.equal(
+    done.results.map(({ figures }) => figures),
+    [
+      ['--batch', '8'],
+      ['--batch', '64'],
+    ],
+  );
+});
+
+test('the steps have names of their own, and those on bits come before those on speed', () => {
+  const folder = temporaryFolder();
+  mkdirSync(join(folder.path, 'bin'));
+  for (const isEmulated of [false, true]) {
+    const steps = allSteps(folder.path, isEmulated, join(folder.path, 'bin'));
+    const names = steps.map(({ name }) => name);
+    assert.is(new Set(names).size, names.length);
+    assert.equal(names.slice(0, 5), ['probe', 'driver', 'kernels and models', 'exactness', 'gateway']);
+    assert.equal(names.slice(-3), ['memcheck', 'synccheck', 'racecheck']);
+    assert.is(steps.at(-1)?.obstacle, 'compute-sanitizer is not installed.');
+  }
+});
+
+test.run();

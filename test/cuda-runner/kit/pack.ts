@@ -1,0 +1,72 @@
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { build } from 'esbuild';
+import { bundleOptions, ROOT, sourceUrls } from '../../../deploy/source-urls.ts';
+
+/**
+ * `make cuda-kit`: packs what a bare machine with a GPU needs to test and measure cuda-runner into one archive: the programs,
+ * tiny models, the gateway, and a Node. The kit has the layout of the tree, so programs find files by the same relative paths.
+ */
+
+/** So that the archive travels where 64 MiB are the limit for it and a tree. */
+const MAX_ARCHIVE_BYTES = 44 << 20;
+const NAME = 'cuda-kit';
+
+/** The kit's programs, by the programs of the build that take their places with an emulated device. */
+const EMULATED = {
+  'cuda-runner': 'cuda-runner-emulated',
+  'cuda-device-tests': 'cuda-runner-tests',
+  'exactness-cuda': 'exactness-cuda-emulated',
+};
+
+const { values } = parseArgs({
+  options: { build: { type: 'string', default: 'build' }, emulated: { type: 'boolean', default: false } },
+});
+const folder = join(values.build, NAME);
+rmSync(folder, { recursive: true, force: true });
+mkdirSync(join(folder, 'build'), { recursive: true });
+
+const programs = { ...EMULATED, 'cpu-runner': 'cpu-runner', 'sd-notify': 'sd-notify' };
+for (const [name, emulated] of Object.entries(programs)) {
+  const path = join(folder, 'build', name);
+  cpSync(join(values.build, values.emulated ? emulated : name), path);
+  execFileSync('strip', [path]);
+}
+cpSync(process.execPath, join(folder, 'node'));
+cpSync(join(values.build, 'gateway'), join(folder, 'build/gateway'), { recursive: true });
+// The manifest names the sources that the bundle was made of.
+rmSync(join(folder, 'build/gateway/manifest.json'));
+for (const path of ['gateway/runnel.js', 'gateway/bundle.js', 'package.json', 'LICENSE', 'test/golden'])
+  cpSync(join(ROOT, path), join(folder, path), { recursive: true });
+cpSync(join(ROOT, 'test/cuda-runner/kit/run'), join(folder, 'run'));
+await bundle('main.ts', 'kit.js');
+await bundle('gateway-check.ts', 'gateway-check.js');
+const commit = execFileSync('git', ['describe', '--always', '--dirty'], { cwd: ROOT, encoding: 'utf8' });
+const about = { commit: commit.trim(), emulated: values.emulated };
+writeFileSync(join(folder, 'kit.json'), `${JSON.stringify(about)}\n`);
+
+const archive = join(values.build, `${NAME}.tar.xz`);
+execFileSync('tar', ['-C', values.build, '-cf', `${archive}.part`, '--xz', NAME], {
+  env: { ...process.env, XZ_OPT: '-9 -T2' },
+});
+const { size } = statSync(`${archive}.part`);
+if (size > MAX_ARCHIVE_BYTES) {
+  console.error(
+    `The archive has ${size} bytes; it may have ${MAX_ARCHIVE_BYTES}. Build for one capability: CUDA_ARCHITECTURES=90.`,
+  );
+  process.exit(1);
+}
+renameSync(`${archive}.part`, archive);
+console.log(`${archive}: ${(size / (1 << 20)).toFixed(1)} MiB`);
+
+/** The sources' URLs in it are those of the kit, whose folder takes the place of the tree's. */
+async function bundle(source: string, name: string): Promise<void> {
+  await build({
+    ...bundleOptions,
+    entryPoints: [join(ROOT, 'test/cuda-runner/kit', source)],
+    outfile: join(ROOT, folder, name),
+    plugins: [sourceUrls(ROOT)],
+  });
+}
