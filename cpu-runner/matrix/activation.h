@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cpu-runner/kernels/product.h"
+#include "runner/system/memory.h"
 
 namespace runnel {
 
@@ -60,7 +61,7 @@ class Activation {
   uint32_t max_rows_ = 0;
   size_t num_blocks_ = 0;
   size_t stride_ = 0;
-  std::vector<float> values_;       // (max_rows, stride); the columns from width on are zeros
+  ZeroedVector<float> values_;      // (max_rows, stride); the columns from width on are zeros
   std::vector<ReadyPanel> panels_;  // (panels of rows, num_blocks)
 };
 

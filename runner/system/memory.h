@@ -5,8 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <new>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runner/result.h"
 #include "runner/system/memory_file.h"
@@ -57,5 +60,25 @@ class Memory {
   std::byte* data_ = nullptr;
   uint64_t bytes_ = 0;
 };
+
+// For arrays that begin as zeros. The system clears the pages of large ones on their first access, where a
+// vector's own zeros would be written before.
+template <typename T>
+struct ZeroedAllocator {
+  static_assert(alignof(T) <= alignof(std::max_align_t));
+  using value_type = T;
+  T* allocate(size_t count) {
+    void* memory = std::calloc(count, sizeof(T));
+    if (memory == nullptr) throw std::bad_alloc();
+    return static_cast<T*>(memory);
+  }
+  void deallocate(T* memory, size_t) { std::free(memory); }
+  // A value without arguments is zero already.
+  template <typename U>
+  void construct(U*) {}
+  bool operator==(const ZeroedAllocator&) const = default;
+};
+template <typename T>
+using ZeroedVector = std::vector<T, ZeroedAllocator<T>>;
 
 }  // namespace runnel
