@@ -8,7 +8,7 @@
 #include "runner/check.h"
 #include "runner/formats/dequantize.h"
 #include "runner/formats/in_quotes.h"
-#include "runner/formats/quant_block.h"
+#include "runner/formats/quant_block_reader.h"
 
 namespace runnel {
 namespace {
@@ -78,7 +78,7 @@ void place_blocks(const TiledWeights& weights, const std::byte* rows, size_t row
   with_quantised_type(weights.type, [&](auto type) {
     for (size_t block = 0; block < weights.columns / kBlockColumns; ++block) {
       for (uint32_t row = 0; row < num_rows; ++row)
-        place_block<type>(block, row, read_block(type, rows + row * row_bytes, block), tile);
+        place_block<type>(block, row, read_block<type>(rows + row * row_bytes, block), tile);
     }
   });
 }
