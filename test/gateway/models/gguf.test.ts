@@ -274,7 +274,7 @@ test('blocks of each type that runners read have the size that runners know', ()
       Number(number),
     ]),
   );
-  const rows = [...source('tensor.cc').matchAll(/\{TensorType::k(\w+), "\w+", (\d+), (\d+)\}/g)];
+  const rows = [...source('tensor.h').matchAll(/\{TensorType::k(\w+), "\w+", (\d+), (\d+)\}/g)];
   assert.is(rows.length, numbers.size);
   assert.ok(rows.length >= 16);
   for (const [, name, blockElements, blockBytes] of rows) {
