@@ -1,10 +1,9 @@
 import type { ServerResponse } from 'node:http';
 import type { Context } from 'hono';
-import type { OpenText } from '../generation/merge-streams.ts';
 import { JSON_TYPE } from '../json/json-text.ts';
 import type { ByteBudget } from '../server/guard/bodies.ts';
 import { sharerOf } from '../server/guard/caller.ts';
-import { ResponseStream } from '../server/streams/response-stream.ts';
+import { streamResponse } from '../server/streams/stream.ts';
 import { turns } from '../system/turns.ts';
 
 /** The characters of one write: a piece ends with the item that reaches this length. */
@@ -29,10 +28,12 @@ export function longAnswer(
   budget.hold(caller, heldBytes);
   const release = once(() => budget.release(caller, heldBytes));
   const outgoing = (c.env as { outgoing?: ServerResponse } | undefined)?.outgoing;
-  const stream = new ResponseStream(c, JSON_TYPE);
-  return stream.respond(new Pieces(rejoined(ahead, pieces), stream), () => {
-    if (outgoing === undefined || outgoing.closed) release();
-    else outgoing.once('close', release);
+  return streamResponse(c, JSON_TYPE, encoded(rejoined(ahead, pieces)), {
+    onCancel: release,
+    onEnd: () => {
+      if (outgoing === undefined || outgoing.closed) release();
+      else outgoing.once('close', release);
+    },
   });
 }
 
@@ -42,56 +43,15 @@ function* rejoined(ahead: string[], rest: Generator<string>): Generator<string> 
   yield* rest;
 }
 
-/** Makes a piece in each turn, while the client takes them. */
-class Pieces implements OpenText {
-  readonly #pieces: Generator<string>;
-  readonly #stream: ResponseStream;
-  #state: 'open' | 'paused' | 'over' = 'open';
-  #isWriting = false;
-
-  constructor(pieces: Generator<string>, stream: ResponseStream) {
-    this.#pieces = pieces;
-    this.#stream = stream;
-    void this.#write();
-  }
-
-  pause(): void {
-    if (this.#state === 'open') this.#state = 'paused';
-  }
-
-  resume(): void {
-    if (this.#state === 'paused') this.#state = 'open';
-    void this.#write();
-  }
-
-  cancel(): void {
-    this.#state = 'over';
-  }
-
-  async #write(): Promise<void> {
-    if (this.#isWriting) return;
-    this.#isWriting = true;
-    while (this.#state === 'open') {
+function encoded(pieces: Iterator<string>): AsyncIterator<Uint8Array> {
+  const encoder = new TextEncoder();
+  return {
+    async next() {
       await turns.next();
-      if (this.#state === 'open') this.#writeNext();
-    }
-    this.#isWriting = false;
-  }
-
-  #writeNext(): void {
-    try {
-      const { done, value } = this.#pieces.next();
-      if (done === true) {
-        this.#state = 'over';
-        this.#stream.end();
-      } else {
-        this.#stream.write(value);
-        this.#stream.flush();
-      }
-    } catch (error) {
-      this.#stream.breakOff(error);
-    }
-  }
+      const { done, value } = pieces.next();
+      return done === true ? { done, value: undefined } : { done: false, value: encoder.encode(value) };
+    },
+  };
 }
 
 function once(action: () => void): () => void {

@@ -5,13 +5,6 @@ import { type AtTurnEnd, turnEnd } from '../../system/turns.ts';
 import { bodyOutlet, type Outlet, socketOutlet } from './outlet.ts';
 import { GATHER_MS, type StreamTimes, streamTimes, type TimedStream } from './stream-times.ts';
 
-declare module 'hono' {
-  interface ContextVariableMap {
-    /** Called with the error that broke an answer off after it had begun. The client cannot be told of it any more. */
-    onBroken: (error: unknown) => void;
-  }
-}
-
 /**
  * Pending text longer than this is written before the turn ends: text takes many times the memory of the tokens that it
  * is made from.
@@ -151,12 +144,6 @@ export class ResponseStream implements AtTurnEnd, TimedStream {
     const outlet = this.#outlet;
     this.#leave();
     outlet?.cut();
-  }
-
-  /** The same, because of an error, which goes to the log and not to the client. */
-  breakOff(error: unknown): void {
-    this.#context.get('onBroken')(error);
-    this.cut();
   }
 
   /** Ends the stream because the request gets another answer. */

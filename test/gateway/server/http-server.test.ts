@@ -6,11 +6,10 @@ import { join } from 'node:path';
 import type { Hono } from 'hono';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { longAnswer } from '../../../gateway/api/long-answer.ts';
 import { answerOutside, answerUnreadable } from '../../../gateway/api/outside-answers.ts';
 import { LINGER_BYTES } from '../../../gateway/server/connections.ts';
-import { ByteBudget } from '../../../gateway/server/guard/bodies.ts';
 import { close, createHttpServer, type HttpLimits, listen } from '../../../gateway/server/http-server.ts';
+import { streamResponse } from '../../../gateway/server/streams/stream.ts';
 import { randomIds } from '../../../gateway/system/ids.ts';
 import type { Log } from '../../../gateway/telemetry/log.ts';
 import { testApp } from '../../fixtures/app.ts';
@@ -72,12 +71,18 @@ function created(limits: Partial<HttpLimits> = {}): Server {
 
 /** Adds paths that behave as a test needs. */
 function serveAlso(app: Hono): void {
-  const budget = new ByteBudget(2 ** 20, 'answers');
-  const failing = function* (numPieces: number): Generator<string> {
-    for (let piece = 0; piece < numPieces; piece++) yield 'a piece;';
-    throw new Error('a secret of the inside');
+  const failing = (numChunks: number): AsyncIterator<Uint8Array> => {
+    let next = 0;
+    return {
+      async next() {
+        if (next++ === numChunks) throw new Error('a secret of the inside');
+        return { done: false, value: Buffer.from('a chunk;') };
+      },
+    };
   };
-  app.get('/failing/:pieces', (c) => longAnswer(c, budget, 1, failing(Number(c.req.param('pieces')))));
+  app.get('/failing/:chunks', (c) =>
+    streamResponse(c, 'text/plain', failing(Number(c.req.param('chunks'))), { onCancel() {}, onEnd() {} }),
+  );
   app.get('/throwing', () => {
     throw 'a secret that is no Error';
   });
@@ -245,15 +250,15 @@ test('an answer to a request that was read keeps its connection, also a refusal'
 
 test('an answer that fails goes to the log, and nothing of what failed to the client', async () => {
   const { port } = await start();
-  for (const pieces of [2, 3, 5]) {
+  for (const chunks of [0, 1, 3]) {
     const client = await RawClient.connect(port);
-    client.send(`GET /failing/${pieces} HTTP/1.1`, 'Host: localhost', '', '');
+    client.send(`GET /failing/${chunks} HTTP/1.1`, 'Host: localhost', '', '');
     await client.closed();
     assert.not.match(client.received, 'secret');
     assert.not.ok(client.received.endsWith('0\r\n\r\n'), 'it must not look whole');
     assert.is(errors.length, 1);
     const { event, path, err } = errors.pop() as { event: string; path: string; err: Error };
-    assert.equal([event, path, err.message], ['error', `/failing/${pieces}`, 'a secret of the inside']);
+    assert.equal([event, path, err.message], ['error', `/failing/${chunks}`, 'a secret of the inside']);
   }
   const thrown = await fetch(`http://127.0.0.1:${port}/throwing`);
   assert.is(thrown.status, 500);
