@@ -16,7 +16,7 @@ import { ROOT } from './source-urls.ts';
  * a start, in a process of its own with the flags that it is started with.
  */
 
-/** bundle.cjs of build/gateway: see cached-code.cjs. */
+/** What cached-code.cjs exports. */
 interface Loader {
   compile(name: string): Script;
   run(script: Script, name: string): { main(args: readonly string[]): Promise<number> };

@@ -3,6 +3,7 @@
  * outlives that runner. The gateway only holds its descriptor, and passes it to the runners that are started after it.
  */
 import { closeSync, constants, openSync, readlinkSync } from 'node:fs';
+import { messageOf } from '../../errors/thrown.ts';
 import type { Timer } from '../../system/clock.ts';
 import { closeMemory } from '../process/kv-memory.ts';
 import { passing, type RunnerCommand } from '../process/process.ts';
@@ -122,7 +123,7 @@ function openWeights(pid: number, descriptor: number): number | string {
   try {
     opened = openSync(`/proc/${pid}/fd/${descriptor}`, constants.O_RDONLY | constants.O_NONBLOCK);
   } catch (error) {
-    return `${what} cannot be opened: ${error instanceof Error ? error.message : String(error)}`;
+    return `${what} cannot be opened: ${messageOf(error)}`;
   }
   if (readlinkSync(`/proc/self/fd/${opened}`).startsWith('/memfd:')) return opened;
   closeSync(opened);

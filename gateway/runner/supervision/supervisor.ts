@@ -1,3 +1,4 @@
+import { asError } from '../../errors/thrown.ts';
 import { isShortage } from '../../errors/unavailable-error.ts';
 import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
 import { type RunnerCommand, readOomKills, type Spawn, spawnRunner } from '../process/process.ts';
@@ -154,7 +155,7 @@ export class RunnerSupervisor {
     this.#isPreparing = true;
     prepared.then(
       (instead) => this.#onPrepared(spec, instead),
-      (error: unknown) => this.#onPrepared(spec, error instanceof Error ? error : new Error(String(error))),
+      (error: unknown) => this.#onPrepared(spec, asError(error)),
     );
   }
 
