@@ -83,7 +83,7 @@ export const runnerSettings = {
   }),
   ...inGroup('Scheduling', {
     'max-num-seqs': whole(1, RUNNER_LIMITS.maxNumSeqs)
-      .optional('64')
+      .optional('64 on the CPU, 256 with CUDA')
       .help('Maximum sequences per step; each answer in progress is one'),
     'max-num-batched-tokens': whole(1, RUNNER_LIMITS.maxNumBatchedTokens)
       .optional('256 on the CPU, 2048 with CUDA')
@@ -94,7 +94,7 @@ export const runnerSettings = {
         'Compute next tokens and parts of prompts in one step; off: steps compute prompts alone, and first',
       ),
     'mixed-prefill-tokens': whole(1, RUNNER_LIMITS.maxNumBatchedTokens)
-      .optional('24')
+      .optional('24 on the CPU, 256 with CUDA')
       .help('Tokens of each waiting prompt in a step with 8 next tokens, and in proportion in other steps'),
     speculation: onOff()
       .optional('on with the CPU, off with CUDA')

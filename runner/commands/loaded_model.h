@@ -45,6 +45,7 @@ struct EngineFlags {
   uint32_t max_num_batched_tokens = 256;
   bool mixed_batches = true;
   uint32_t mixed_prefill_tokens = 24;
+  uint32_t rows_of_weights = kRowsOfWeights;  // see SchedulerConfig; set by the kind of device, not by a flag
   bool speculation = true;
   uint32_t block_size = 32;
   uint64_t kv_cache_bytes = 0;  // 0: a share of what is left, see memory_plan.cc

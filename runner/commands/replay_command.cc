@@ -11,18 +11,19 @@ namespace runnel {
 namespace {
 
 // A recording is an untrusted file, so its values are checked as those of the command line are.
-Result<void> check_flag(const std::string& name, uint32_t value, uint32_t max) {
+Result<void> check_value(const std::string& name, uint32_t value, uint32_t max) {
   if (value >= 1 && value <= max) return {};
-  return Error{ExitCode::kUsage, "The recording's --" + name + " is " + std::to_string(value) +
+  return Error{ExitCode::kUsage, "The recording's " + name + " is " + std::to_string(value) +
                                      "; it must be from 1 to " + std::to_string(max) + "."};
 }
 
 Result<EngineFlags> engine_flags_from(const wire::RecordingStart& start) {
   const Result<void> checks[] = {
-      check_flag("threads", start.threads(), kMaxThreads),
-      check_flag("max-num-seqs", start.max_num_seqs(), kMaxNumSeqs),
-      check_flag("max-num-batched-tokens", start.max_num_batched_tokens(), kMaxNumBatchedTokens),
-      check_flag("mixed-prefill-tokens", start.mixed_prefill_tokens(), kMaxNumBatchedTokens),
+      check_value("--threads", start.threads(), kMaxThreads),
+      check_value("--max-num-seqs", start.max_num_seqs(), kMaxNumSeqs),
+      check_value("--max-num-batched-tokens", start.max_num_batched_tokens(), kMaxNumBatchedTokens),
+      check_value("--mixed-prefill-tokens", start.mixed_prefill_tokens(), kMaxNumBatchedTokens),
+      check_value("rows_of_weights", start.rows_of_weights(), kMaxNumBatchedTokens),
   };
   for (const Result<void>& check : checks)
     if (!check.ok()) return check.error();
@@ -52,6 +53,7 @@ Result<EngineFlags> engine_flags_from(const wire::RecordingStart& start) {
                      .max_num_batched_tokens = start.max_num_batched_tokens(),
                      .mixed_batches = start.mixed_batches(),
                      .mixed_prefill_tokens = start.mixed_prefill_tokens(),
+                     .rows_of_weights = start.rows_of_weights(),
                      .speculation = start.speculation(),
                      .block_size = start.block_size(),
                      .kv_cache_bytes = start.kv_cache_bytes(),

@@ -9,8 +9,6 @@
 namespace runnel {
 namespace {
 
-// Reading the weights takes about as long as computing this many rows.
-constexpr uint32_t kRowsOfWeights = 8;
 // mixed_prefill_tokens applies to this many next tokens.
 constexpr uint32_t kFewStreams = 8;
 
@@ -89,8 +87,9 @@ void Scheduler::schedule_prefill(Plan& plan) {
 uint64_t Scheduler::prompt_work(uint32_t num_decoding) const {
   if (num_decoding == 0) return std::numeric_limits<uint64_t>::max();
   const uint64_t num_starting = std::min<uint64_t>(waiting_.size(), config_.max_num_seqs - num_decoding);
-  const uint64_t num_rows_each = uint64_t{config_.mixed_prefill_tokens} * (num_decoding + kRowsOfWeights) /
-                                 (kFewStreams + kRowsOfWeights);
+  const uint64_t num_rows_each = uint64_t{config_.mixed_prefill_tokens} *
+                                 (uint64_t{num_decoding} + config_.rows_of_weights) /
+                                 (uint64_t{kFewStreams} + config_.rows_of_weights);
   return num_starting * std::max<uint64_t>(num_rows_each, 1) * work_of_row(0);
 }
 

@@ -10,12 +10,13 @@
 // With mixed_batches a step does both: first one row for each running sequence, then parts of prompts in its
 // other rows. Beside next tokens, the rows of prompts are few. For each waiting prompt that has a place, a
 // step takes mixed_prefill_tokens rows beside eight next tokens, and beside other numbers in proportion to
-// the time of the step without prompts, in which reading the weights counts as eight rows. A row far down a
-// prompt counts as several, by the positions that it attends to. So streams wait about equally long for each
-// part of a long prompt, and many prompts are admitted fast enough to keep the batch full. Only counts
-// decide, never time, so a recording is replayed in the same steps. A prompt then keeps its blocks between
-// steps, and other sequences may need them; so prompts also give back their blocks, before any running
-// sequence does.
+// the time of the step without prompts, in which reading the weights counts as rows_of_weights rows: a few on
+// a CPU, and so many on a GPU that a single stream leaves a prompt nearly as many rows as eight do. A row far
+// down a prompt counts as several, by the positions that it attends to. So streams wait about equally long
+// for each part of a long prompt, and many prompts are admitted fast enough to keep the batch full. Only
+// counts decide, never time, so a recording is replayed in the same steps. A prompt then keeps its blocks
+// between steps, and other sequences may need them; so prompts also give back their blocks, before any
+// running sequence does.
 //
 // With speculation, a step of few next tokens also computes drafts, which are guesses of the tokens after
 // these (runner/engine/speculation.h). They fill rows that cost little, since the weights are read once for
@@ -49,6 +50,9 @@
 
 namespace runnel {
 
+// SchedulerConfig::rows_of_weights of a CPU.
+constexpr uint32_t kRowsOfWeights = 8;
+
 struct SchedulerConfig {
   uint32_t max_num_batched_tokens = 256;  // rows of a step
   uint32_t max_num_seqs = 64;             // sequences of a step
@@ -58,6 +62,8 @@ struct SchedulerConfig {
   // Rows of each waiting prompt in a step that also has eight next tokens. With more next tokens there are
   // more.
   uint32_t mixed_prefill_tokens = 24;
+  // Reading the weights takes about as long as computing this many rows.
+  uint32_t rows_of_weights = kRowsOfWeights;
   // Number of positions whose attention takes as long as all other work of a row; 0: attention is not
   // counted.
   uint32_t positions_per_row = 0;

@@ -159,12 +159,14 @@ TEST_CASE(
 TEST_CASE("scheduler: prompts get rows by how many wait for a free place, and by how many are running") {
   // The number of rows that prompts get in a step, beside those of the running sequences.
   const auto num_prompt_rows = [](uint32_t num_running, uint32_t num_waiting,
-                                  uint32_t mixed_prefill_tokens = 8) {
+                                  uint32_t mixed_prefill_tokens = 8,
+                                  uint32_t rows_of_weights = kRowsOfWeights) {
     Scheduler scheduler({.max_num_batched_tokens = 256,
                          .max_num_seqs = 64,
                          .block_size = 4,
                          .num_blocks = 4096,
-                         .mixed_prefill_tokens = mixed_prefill_tokens});
+                         .mixed_prefill_tokens = mixed_prefill_tokens,
+                         .rows_of_weights = rows_of_weights});
     std::deque<Sequence> sequences;
     for (uint32_t id = 1; id <= num_running; ++id)
       scheduler.add(sequences.emplace_back(sequence_of(id, {id}, 50)));
@@ -198,6 +200,10 @@ TEST_CASE("scheduler: prompts get rows by how many wait for a free place, and by
   CHECK(num_prompt_rows(8, 1, 32) == 32);
   CHECK(num_prompt_rows(16, 1, 32) == 48);
   CHECK(num_prompt_rows(8, 1, 256) == 248);
+  // Where reading the weights takes as long as many rows, the number of streams matters little.
+  CHECK(num_prompt_rows(1, 1, 72, 64) == 65);
+  CHECK(num_prompt_rows(8, 1, 72, 64) == 72);
+  CHECK(num_prompt_rows(32, 1, 72, 64) == 96);
 }
 
 TEST_CASE("scheduler: rows far down a prompt count as several, by the positions they attend to") {
