@@ -9,6 +9,8 @@ namespace {
 constexpr uint32_t kFactor = 2654435761u;
 
 __global__ void __launch_bounds__(kProbeThreads) probe_kernel(Global<uint32_t> out) {
+  let_next_begin();
+  wait_for_previous();
   __shared__ Shared<uint32_t, kProbeThreads> values;
   values[threadIdx.x] = threadIdx.x * kFactor;
   sync_block();

@@ -51,6 +51,7 @@ struct Thread {
   uint3 index;
   State state;
   Wait wait;
+  bool is_previous_complete;  // as in Moment
 };
 
 struct Warp {
@@ -92,6 +93,7 @@ class Block {
   [[noreturn]] void abandon();
   const std::string& kernel() const { return launch_->kernel; }
 
+  void wait_for_previous() { now.is_previous_complete = running_->is_previous_complete = true; }
   void wait_for_block(const Wait& wait);
   void wait_for_warp(const Wait& wait);
   std::span<const Brought, kLanes> exchange(const void* bytes, size_t num_bytes, const Wait& wait);
@@ -148,7 +150,7 @@ bool Block::run(const Launch& launch, const uint3& index, uint64_t seed) {
   num_arrived_ = 0;
   is_abandoned_ = false;
   while (threads_.size() < num_threads_)
-    threads_.push_back({new_fiber(static_cast<uint32_t>(threads_.size())), {}, State::kEnded, {}});
+    threads_.push_back({new_fiber(static_cast<uint32_t>(threads_.size())), {}, State::kEnded, {}, true});
 
   blockIdx = index;
   blockDim = size;
@@ -168,6 +170,7 @@ bool Block::run(const Launch& launch, const uint3& index, uint64_t seed) {
     t.index = {thread % size.x, thread / size.x % size.y, thread / (size.x * size.y)};
     t.state = State::kFresh;
     t.wait.word = nullptr;
+    t.is_previous_complete = !launch.begins_early;
   }
   forget_copies();
   enter(threads_[seed % num_threads_], outside_, false);
@@ -178,6 +181,9 @@ bool Block::run(const Launch& launch, const uint3& index, uint64_t seed) {
 void Block::run_thread() {
   the_block.launch_->thread();
   Thread& thread = *the_block.running_;
+  if (!thread.is_previous_complete)
+    fault_of_thread(cudaErrorLaunchFailure,
+                    "ends without wait_for_previous(), so the launches before it may end later");
   thread.state = State::kEnded;
   the_block.warp().ready &= ~(1u << now.thread % kLanes);
   ++the_block.num_ended_;
@@ -191,6 +197,7 @@ void Block::enter(Thread& thread, Fiber& from, bool from_ends) {
   now.thread = static_cast<uint16_t>(number);
   now.warp = static_cast<uint16_t>(number / kLanes);
   now.sync = warp().sync;
+  now.is_previous_complete = thread.is_previous_complete;
   threadIdx = thread.index;
   if (thread.state == State::kFresh) thread.fiber.prepare(&Block::run_thread);
   thread.state = State::kReady;
@@ -346,6 +353,10 @@ void abandon_block() {
 
 void look_at_clock(const Place& place) {
   the_block.look_at_clock(place);
+}
+
+void wait_for_previous() {
+  the_block.wait_for_previous();
 }
 
 void wait_for_block(const char* word, const Place& place) {

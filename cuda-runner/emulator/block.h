@@ -32,6 +32,8 @@ struct Moment {
   uint16_t thread;
   uint16_t warp;
   uint32_t until_clock;  // steps until the next look_at_clock()
+  // Whether the launches before this one are complete: it did not begin early, or the thread has waited.
+  bool is_previous_complete;
 };
 // The moment of the running thread.
 extern Moment now;
@@ -54,6 +56,9 @@ const std::string& running_kernel();
 // Makes the running thread wait for all threads of its block, or of its warp.
 void wait_for_block(const char* word, const Place& place);
 void wait_for_warp(const char* word, const Place& place);
+
+// Lets the running thread use memory that earlier launches may write.
+void wait_for_previous();
 
 inline constexpr size_t kExchangeBytes = 32;
 struct alignas(16) Brought {

@@ -15,6 +15,8 @@
 // alone.
 #define __launch_bounds__(threads, ...) \
   __attribute__((patchable_function_entry((threads) + 0, (threads) + 0)))
+// nvcc's list of the architectures that it compiles for.
+#define __CUDA_ARCH_LIST__ 900
 #define __forceinline__ inline __attribute__((always_inline))
 
 // A macro, so that messages can name the kernel.

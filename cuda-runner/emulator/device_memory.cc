@@ -91,7 +91,13 @@ bool is_allocated(const void* memory, size_t bytes) {
 size_t num_written(const void* memory, size_t bytes) {
   const uint8_t* const states = states_of(memory);
   return static_cast<size_t>(
-      std::find_if(states, states + bytes, [](uint8_t state) { return state != kWritten; }) - states);
+      std::find_if(states, states + bytes, [](uint8_t state) { return (state & kWritten) != kWritten; }) -
+      states);
+}
+
+bool is_any_written_by_kernel(const void* memory, size_t bytes) {
+  const uint8_t* const states = states_of(memory);
+  return std::any_of(states, states + bytes, [](uint8_t state) { return state == kWrittenByKernel; });
 }
 
 void mark_written(void* memory, size_t bytes) {
@@ -99,7 +105,9 @@ void mark_written(void* memory, size_t bytes) {
 }
 
 void copy_states(void* to, const void* from, size_t bytes) {
-  std::memmove(states_of(to), states_of(from), bytes);
+  uint8_t* const states = states_of(to);
+  std::memmove(states, states_of(from), bytes);
+  for (size_t i = 0; i < bytes; ++i) states[i] &= kWritten;
 }
 
 }  // namespace runnel::emulator

@@ -16,7 +16,8 @@ inline constexpr size_t kAllocationBytes = 256;
 
 // States of a byte, as bits; 0 is forbidden.
 inline constexpr uint8_t kAllocated = 1;
-inline constexpr uint8_t kWritten = 3;  // includes kAllocated
+inline constexpr uint8_t kWritten = 3;          // includes kAllocated
+inline constexpr uint8_t kWrittenByKernel = 7;  // includes kWritten; the last write was a kernel's
 
 class GlobalRecord;
 
@@ -65,8 +66,10 @@ inline uint8_t* states_of(const void* memory) {
 bool is_allocated(const void* memory, size_t bytes);
 // The number of bytes before the first that was never written; `bytes` if all were written.
 size_t num_written(const void* memory, size_t bytes);
+// Whether a kernel was the last to write one of these bytes.
+bool is_any_written_by_kernel(const void* memory, size_t bytes);
 void mark_written(void* memory, size_t bytes);
-// Called for copies on the device: a copied byte is as written as its source.
+// Called for copies on the device: a copied byte is written if its source is.
 void copy_states(void* to, const void* from, size_t bytes);
 
 }  // namespace runnel::emulator

@@ -19,9 +19,9 @@ std::string coordinates(const uint3& index) {
   return text;
 }
 
-void report_fault_of_thread(cudaError_t error, const char* what, const Place& place) {
+void report_fault_of_thread(cudaError_t error, const std::string& what) {
   lose_device(error, "Kernel " + running_kernel() + ", block " + coordinates(blockIdx) + ", thread " +
-                         coordinates(threadIdx) + " " + what + ", at " + name_of(place) + ".");
+                         coordinates(threadIdx) + " " + what + ".");
 }
 
 }  // namespace
@@ -37,7 +37,12 @@ void fault(cudaError_t error, const Place& place, const char* what, ...) {
   va_start(arguments, what);
   std::vsnprintf(text, sizeof(text), what, arguments);
   va_end(arguments);
-  report_fault_of_thread(error, text, place);
+  report_fault_of_thread(error, std::string(text) + ", at " + name_of(place));
+  abandon_block();
+}
+
+void fault_of_thread(cudaError_t error, const char* what) {
+  report_fault_of_thread(error, what);
   abandon_block();
 }
 

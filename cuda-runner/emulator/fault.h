@@ -13,6 +13,8 @@ namespace runnel::emulator {
 // a view of %zu". The caller must have no live object with a destructor, because its stack is not unwound.
 [[noreturn, gnu::format(printf, 3, 4)]] void fault(cudaError_t error, const Place& place, const char* what,
                                                    ...);
+// The same for a fault that belongs to no line of the kernel.
+[[noreturn]] void fault_of_thread(cudaError_t error, const char* what);
 // Reports a fault that belongs to no single thread. The caller must abandon the block.
 void report_fault_of_block(cudaError_t error, const std::string& what);
 

@@ -46,6 +46,8 @@ class Global {
     auto* const to = const_cast<std::byte*>(address_of(index));
     if (!may_be_used<V>(to, index, emulator::kAllocated)) [[unlikely]]
       refuse("writes", to, sizeof(V), alignof(V), index);
+    if (!emulator::now.is_previous_complete) [[unlikely]]
+      refuse_early("writes", "which an earlier launch may still use", index);
     if (emulator::address_space.records != nullptr) {
       const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
       emulator::GlobalRecord* const records = emulator::records_of(to);
@@ -55,7 +57,7 @@ class Global {
           report("writes", to, byte, race, index);
     }
     std::memcpy(to, &value, sizeof(V));
-    std::memset(emulator::states_of(to), emulator::kWritten, sizeof(V));
+    std::memset(emulator::states_of(to), emulator::kWrittenByKernel, sizeof(V));
   }
 
   Global from(emulator::Index first, size_t count) const {
@@ -72,6 +74,11 @@ class Global {
     const std::byte* const from = address_of(index);
     if (!may_be_used<V>(from, index, emulator::kWritten)) [[unlikely]]
       refuse("reads", from, sizeof(V), alignof(V), index);
+    if (!emulator::now.is_previous_complete) [[unlikely]] {
+      if (!is_read_only) refuse_early("reads", "which an earlier launch may still write", index);
+      if (emulator::is_any_written_by_kernel(from, sizeof(V)))
+        refuse_early("reads", "which a kernel wrote", index);
+    }
     if (emulator::address_space.records != nullptr) {
       emulator::GlobalRecord* const records = emulator::records_of(from);
       for (size_t byte = 0; byte < sizeof(V); ++byte)
@@ -129,6 +136,13 @@ class Global {
     emulator::fault(error, index.place,
                     "%s %zu bytes from element %td on of a view of %zu elements of %zu bytes, %s", what,
                     bytes, static_cast<ptrdiff_t>(index.value), count_, sizeof(T), why);
+  }
+
+  [[noreturn, gnu::noinline]] void refuse_early(const char* what, const char* why,
+                                                const emulator::Index& index) const {
+    emulator::fault(cudaErrorLaunchFailure, index.place,
+                    "%s element %zu of a view of %zu elements of %zu bytes before wait_for_previous(), %s",
+                    what, index.value, count_, sizeof(T), why);
   }
 
   [[noreturn, gnu::noinline]] void report(const char* what, const std::byte* memory, size_t byte,

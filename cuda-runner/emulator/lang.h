@@ -26,6 +26,12 @@ inline uint32_t warp() {
   return threadIdx.x / kWarpSize;
 }
 
+inline void wait_for_previous() {
+  emulator::wait_for_previous();
+}
+// Launches run one after the other here.
+inline void let_next_begin() {}
+
 inline void sync_block(emulator::Place place = emulator::Place::current()) {
   emulator::wait_for_block("sync_block", place);
 }

@@ -1,6 +1,7 @@
 #include "cuda-runner/emulator/launch.h"
 
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "cuda-runner/emulator/block.h"
@@ -10,6 +11,8 @@
 namespace runnel::emulator {
 namespace {
 
+// The first compute capability whose launches may overlap.
+constexpr uint32_t kEarlyCapability = 90;
 constexpr uint32_t kMaxGridX = 0x7fffffff;
 constexpr uint32_t kMaxGridYZ = 0xffff;
 constexpr uint32_t kMaxBlockZ = 64;
@@ -39,6 +42,21 @@ bool is_possible(const dim3& grid, const dim3& block) {
          uint64_t{block.x} * block.y * block.z <= kMaxThreads;
 }
 
+// Whether the attributes let the launch begin early. Sets `refusal` for those that are not emulated.
+bool begins_early(const cudaLaunchConfig_t& config, const Settings& settings, std::string& refusal) {
+  bool early = false;
+  for (const cudaLaunchAttribute& attribute : std::span(config.attrs, config.numAttrs)) {
+    if (attribute.id != cudaLaunchAttributeProgrammaticStreamSerialization) {
+      refusal = " is launched with attribute " + std::to_string(attribute.id) + ", which is not emulated";
+    } else if (settings.compute_capability < kEarlyCapability) {
+      refusal = " is launched before the end of the launch before it, which needs compute capability 9.0";
+    } else {
+      early = attribute.val.programmaticStreamSerializationAllowed != 0;
+    }
+  }
+  return early;
+}
+
 }  // namespace
 
 void run_launch(const Launch& launch, uint64_t order_seed) {
@@ -61,15 +79,20 @@ void run_launch(const Launch& launch, uint64_t order_seed) {
 cudaError_t enqueue_launch(const char* words, const cudaLaunchConfig_t& config, const void* function,
                            std::function<void()> thread) {
   return call_on(config.stream, [&](Machine& machine) {
-    Launch launch{second_argument(words), function, config.gridDim, config.blockDim, std::move(thread)};
+    std::string refusal;
+    Launch launch{second_argument(words),
+                  function,
+                  config.gridDim,
+                  config.blockDim,
+                  begins_early(config, machine.settings, refusal),
+                  std::move(thread)};
     if (!is_possible(launch.grid, launch.block))
       return refuse(cudaErrorInvalidConfiguration,
                     launch.kernel + " is launched with a grid or blocks that no device has");
-    if (config.dynamicSmemBytes != 0 || config.numAttrs != 0)
+    if (config.dynamicSmemBytes != 0)
       return refuse(cudaErrorInvalidValue,
-                    launch.kernel +
-                        " is launched with dynamic shared memory or attributes, which are not "
-                        "emulated");
+                    launch.kernel + " is launched with dynamic shared memory, which is not emulated");
+    if (!refusal.empty()) return refuse(cudaErrorInvalidValue, launch.kernel + refusal);
     const uint32_t num_threads = launch.block.x * launch.block.y * launch.block.z;
     if (const uint32_t bound = max_threads_of(function); num_threads > bound)
       return refuse(cudaErrorInvalidValue,

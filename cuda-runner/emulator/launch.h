@@ -21,6 +21,8 @@ struct Launch {
   const void* function;
   dim3 grid;
   dim3 block;
+  // Whether it may begin before the launches before it are complete.
+  bool begins_early;
   std::function<void()> thread;
 };
 

@@ -16,6 +16,8 @@ constexpr uint32_t kThreads = 256;
 __global__ void __launch_bounds__(kThreads)
     join_splits_kernel(Global<const uint32_t> positions, uint32_t window, SplitResults results,
                        ReadyRows out) {
+  let_next_begin();
+  wait_for_previous();
   const uint32_t row = blockIdx.y;
   const uint32_t column = blockIdx.x * kThreads + threadIdx.x;
   if (column >= out.stride) return;  // whole warps
@@ -37,6 +39,8 @@ __global__ void __launch_bounds__(kThreads)
 // Makes rows ready for a product whose values are computed. This is a separate kernel, because a block of 32
 // columns may have values of two heads. Grid x: rows; y: groups of 256 columns.
 __global__ void __launch_bounds__(kThreads) make_ready_kernel(ReadyRows out) {
+  let_next_begin();
+  wait_for_previous();
   const uint32_t column = blockIdx.y * kThreads + threadIdx.x;
   if (column >= out.stride) return;  // whole warps
   const size_t index = static_cast<size_t>(blockIdx.x) * out.stride + column;

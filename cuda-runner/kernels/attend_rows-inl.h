@@ -97,6 +97,8 @@ struct RowAttention {
 // Grid x: groups of queries; y: groups of rows.
 template <typename Attention>
 __global__ void __launch_bounds__(kRowThreads, 1) attend_rows_kernel(AttendInputs in, FloatRows out) {
+  let_next_begin();
+  wait_for_previous();
   __shared__ typename Attention::Queries queries;
   __shared__ typename Attention::Weights weights;
   // Later rows see more positions. They are computed first, so that the last blocks are short and all end at

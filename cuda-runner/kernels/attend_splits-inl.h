@@ -147,6 +147,8 @@ struct SplitAttention {
 template <typename Attention, uint32_t kQueries>
 __global__ void __launch_bounds__(kSplitThreads, 2)
     attend_splits_kernel(AttendInputs in, SplitResults results) {
+  let_next_begin();
+  wait_for_previous();
   __shared__ typename Attention::Memory memory;
   const uint32_t row = blockIdx.z;
   const Positions seen = seen_from(in.rows.positions[row], in.shape.window);

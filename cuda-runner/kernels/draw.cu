@@ -76,6 +76,8 @@ __device__ Rank gumbel_max(const BlockDraw& in, const Rank& first, const Rank& l
 
 // Grid x: draws.
 __global__ void __launch_bounds__(kMaxThreads, 1) draw_kernel(DrawInputs in, Global<uint32_t> drawn) {
+  let_next_begin();
+  wait_for_previous();
   __shared__ DrawMemory memory;
   const DeviceDraw draw = in.draws[blockIdx.x];
   const size_t row = static_cast<size_t>(draw.row) * in.vocab_size;

@@ -58,6 +58,8 @@ __device__ inline float weight_at(const DeviceMatrix& matrix, uint32_t row, uint
 __global__ void __launch_bounds__(kThreads)
     embed_kernel(EmbeddingTables tables, Global<const uint32_t> token_ids, Global<const uint32_t> positions,
                  FloatRows out) {
+  let_next_begin();
+  wait_for_previous();
   const uint32_t row = blockIdx.x;
   const uint32_t column = blockIdx.y * kThreads + threadIdx.x;
   if (column >= tables.tokens.columns) return;

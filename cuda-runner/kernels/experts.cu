@@ -19,6 +19,8 @@ using Products = Shared<float, kWarpTileRows>;
 // Grid x: rows, one warp for each.
 __global__ void __launch_bounds__(kWarpSize)
     choose_experts_kernel(FloatRows logits, uint32_t num_experts, ExpertUses uses) {
+  let_next_begin();
+  wait_for_previous();
   const size_t first_logit = static_cast<size_t>(blockIdx.x) * logits.stride;
   const size_t first_use = static_cast<size_t>(blockIdx.x) * uses.num_used;
   uint64_t last = UINT64_MAX;
@@ -53,6 +55,8 @@ __global__ void __launch_bounds__(kWarpSize)
 __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
     expert_gated_multiply_kernel(DeviceMatrix gate, DeviceMatrix up, Nonlinearity nonlinearity, ReadyRows in,
                                  uint32_t num_rows, ExpertUses uses, ReadyRows out) {
+  let_next_begin();
+  wait_for_previous();
   __shared__ Scratch scratch;
   __shared__ Products gates;
   __shared__ Products ups;
@@ -70,6 +74,8 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
 __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
     add_expert_output_kernel(DeviceMatrix down, ReadyRows in, uint32_t num_uses, ExpertUses uses,
                              FloatRows out) {
+  let_next_begin();
+  wait_for_previous();
   __shared__ Scratch scratch;
   __shared__ Products products;
   const uint32_t row = blockIdx.x;

@@ -13,6 +13,8 @@ template <typename Product>
 __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
     gated_multiply_kernel(DeviceMatrix gate, DeviceMatrix up, Nonlinearity nonlinearity, ReadyRows in,
                           uint32_t num_rows, ReadyRows out) {
+  let_next_begin();
+  wait_for_previous();
   static_assert(kWarpTileRows == kBlockColumns);
   __shared__ Shared<float, Product::kScratch> scratch;
   __shared__ Shared<float, Product::kColumns * kWarpTileRows> gates;

@@ -83,6 +83,22 @@ __device__ inline uint32_t warp() {
   return threadIdx.x / kWarpSize;
 }
 
+// A launch may begin while those before it still run (launch.h). wait_for_previous() returns when all of them
+// are complete and what they wrote can be read; memory that a kernel may write must not be used before. Every
+// thread must call it, so that a launch is complete only after those before it. let_next_begin() lets the
+// next launch begin as soon as all blocks of this one have called it or ended. Devices below 9.0 run launches
+// one after the other.
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ inline void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 __device__ inline void sync_block() {
   __syncthreads();
 }

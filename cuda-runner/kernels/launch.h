@@ -11,6 +11,29 @@ inline uint32_t divide_up(uint32_t a, uint32_t b) {
   return (a + b - 1) / b;
 }
 
+// Whether the kernels that this device runs wait for the launch before them: it must be 9.0 or later, and
+// they must be compiled for 9.0 or later, since a later device also runs the code of an earlier one.
+inline bool kernels_wait() {
+  int device = 0;
+  int major = 0;
+  int minor = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess)
+    return false;
+  constexpr int kCompiledFor[] = {__CUDA_ARCH_LIST__};
+  for (const int architecture : kCompiledFor)
+    if (architecture >= 900 && architecture <= 100 * major + 10 * minor) return true;
+  return false;
+}
+
+// Lets a launch begin before the one before it has ended, if that one is a kernel that called
+// let_next_begin(). In a captured graph the two then have a programmatic edge. After anything else, such as a
+// copy or a graph, the launch begins when that is complete.
+inline cudaLaunchAttribute early_begin{.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+                                       .pad = {},
+                                       .val = {.programmaticStreamSerializationAllowed = 1}};
+
 // Devices accept grids of at most 65,535 blocks in y and z. A step may have more rows than that, so long
 // dimensions must be x.
 inline cudaLaunchConfig_t config_of(dim3 grid, uint32_t num_threads, cudaStream_t stream) {
@@ -18,6 +41,8 @@ inline cudaLaunchConfig_t config_of(dim3 grid, uint32_t num_threads, cudaStream_
   config.gridDim = grid;
   config.blockDim = dim3(num_threads);
   config.stream = stream;
+  config.attrs = &early_begin;
+  config.numAttrs = kernels_wait() ? 1 : 0;
   return config;
 }
 

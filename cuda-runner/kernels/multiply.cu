@@ -10,6 +10,8 @@ template <typename Product>
 __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
     multiply_kernel(DeviceMatrix matrix, ReadyRows in, uint32_t num_rows, Global<const float> bias,
                     bool has_bias, Epilogue epilogue, FloatRows out, uint32_t first_output) {
+  let_next_begin();
+  wait_for_previous();
   __shared__ Shared<float, Product::kScratch> scratch;
   __shared__ Shared<float, Product::kColumns * kWarpTileRows> products;
   const uint32_t tile = blockIdx.x;

@@ -60,6 +60,8 @@ struct RowNorm {
 // Grid x: rows.
 __global__ void __launch_bounds__(kThreads) norm_kernel(FloatRows in, Global<const uint32_t> chosen,
                                                         bool has_chosen, DeviceNorm norm, ReadyRows out) {
+  let_next_begin();
+  wait_for_previous();
   __shared__ WarpSums warp_sums;
   const uint32_t row = blockIdx.x;
   const size_t first = static_cast<size_t>(has_chosen ? chosen[row] : row) * in.stride;
@@ -73,6 +75,8 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(FloatRows in, Global<con
 
 __global__ void __launch_bounds__(kThreads)
     add_normed_kernel(FloatRows in, uint32_t width, DeviceNorm norm, FloatRows out) {
+  let_next_begin();
+  wait_for_previous();
   __shared__ WarpSums warp_sums;
   const size_t first = static_cast<size_t>(blockIdx.x) * in.stride;
   const RowNorm row_norm(in, first, width, norm, warp_sums);

@@ -12,6 +12,8 @@ constexpr uint32_t kThreads = 128;
 __global__ void __launch_bounds__(kThreads)
     rope_angles_kernel(Global<const uint32_t> positions, uint32_t num_rows, Global<const double> frequencies,
                        uint32_t num_pairs, double magnitude, Global<float> angles) {
+  let_next_begin();
+  wait_for_previous();
   const size_t index = static_cast<size_t>(blockIdx.x) * kThreads + threadIdx.x;
   const size_t row = index / num_pairs;
   if (row >= num_rows) return;

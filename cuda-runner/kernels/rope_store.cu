@@ -112,6 +112,8 @@ __device__ inline void store_columns(const DeviceKv& kv, size_t run, uint32_t va
 __global__ void __launch_bounds__(kWarps* kWarpSize)
     rope_store_kernel(AttentionShape shape, Rope rope, HeadNorms norms, Global<const float> angles,
                       StepRows rows, FloatRows qkv, DeviceKv kv, uint32_t layer) {
+  let_next_begin();
+  wait_for_previous();
   const uint32_t row = blockIdx.x;
   const uint32_t index = blockIdx.y * kWarps + warp();
   if (index >= shape.num_heads + 2 * shape.num_kv_heads) return;

@@ -24,6 +24,7 @@ namespace {
 using namespace test;
 
 __global__ void add_kernel(Global<uint32_t> values, uint32_t term) {
+  wait_for_previous();
   values[threadIdx.x] += term;
 }
 

@@ -83,6 +83,9 @@ struct numeric_limits<double> {
 
 }  // namespace std
 
+// As nvcc defines it.
+#define __CUDA_ARCH_LIST__ 700
+
 // These launch and load nothing. Because they name the kernel, a kernel that is a template is compiled.
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t*, void (*)(Parameters...), Arguments&&...) {
