@@ -100,7 +100,7 @@ class CudaBackend final : public Backend {
   void norm_rows(const NormSpec& norm, uint32_t count);
   // Computes the input of the output matrix as the norm of the chosen rows of hidden_.
   void norm_chosen(const NormSpec& norm, std::span<const HeadRow> rows);
-  void expert_ffn(const FfnSpec& ffn, uint32_t count);
+  void expert_ffn(const FfnSpec& ffn, const DeviceMatrix& gate, const DeviceMatrix& up, uint32_t count);
   void multiply_parts(const StackedMatrix& parts, const ReadyRows& in, uint32_t count, WeightHandle bias,
                       Epilogue epilogue, const FloatRows& out);
 
@@ -334,20 +334,20 @@ void CudaBackend::project(const Batch& batch, const ProjectSpec& project) {
 }
 
 void CudaBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
-  const StackedMatrix& parts = matrix(ffn.gate_up);
-  CHECK(parts.size() == (ffn.has_gate ? 2 : 1) && parts[0].columns == normed_->width());
-  for (const UploadedMatrix& part : parts)
-    CHECK(part.rows == gated_->width() * std::max(ffn.experts.num_experts, 1u));
+  const StackedMatrix& weight = matrix(ffn.gate_up);
+  const uint32_t num_rows = gated_->width() * std::max(ffn.experts.num_experts, 1u);
+  CHECK(rows_of(weight) == (ffn.has_gate ? 2 : 1) * num_rows && weight[0].columns == normed_->width());
   CHECK(!ffn.bias || (!ffn.has_gate && vector(ffn.bias).size() == gated_->width()));
   if (pass_.is_replay()) return;
   const uint32_t count = pass_.num_rows(batch);
   norm_rows(ffn.norm, count);
-  if (ffn.experts.num_experts > 0) return expert_ffn(ffn, count);
-  const DeviceMatrix up = parts.back().view();
+  const DeviceMatrix gate = part_of(weight, 0, num_rows);
+  const DeviceMatrix up = ffn.has_gate ? part_of(weight, num_rows, num_rows) : gate;
+  if (ffn.experts.num_experts > 0) return expert_ffn(ffn, gate, up, count);
   if (ffn.has_gate) {
-    expect_success(gated_multiply(parts.front().view(), up, ffn.nonlinearity, normed_->ready(), count,
-                                  gated_->ready(), stream_.get()),
-                   "multiplying by gate and up");
+    expect_success(
+        gated_multiply(gate, up, ffn.nonlinearity, normed_->ready(), count, gated_->ready(), stream_.get()),
+        "multiplying by gate and up");
     return;
   }
   const Global<const float> bias = ffn.bias ? vector(ffn.bias).view() : Global<const float>(nullptr, 0);
@@ -356,15 +356,15 @@ void CudaBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
                  "multiplying without a gate");
 }
 
-void CudaBackend::expert_ffn(const FfnSpec& ffn, uint32_t count) {
-  const StackedMatrix& parts = matrix(ffn.gate_up);
+void CudaBackend::expert_ffn(const FfnSpec& ffn, const DeviceMatrix& gate, const DeviceMatrix& up,
+                             uint32_t count) {
   multiply_parts(matrix(ffn.experts.router), normed_->ready(), count, {}, Epilogue::kReplace,
                  router_logits_->floats());
   expect_success(
       choose_experts(router_logits_->floats(), experts_.num_experts, count, expert_uses(), stream_.get()),
       "choosing experts");
-  expect_success(expert_gated_multiply(parts[0].view(), parts[1].view(), ffn.nonlinearity, normed_->ready(),
-                                       count, expert_uses(), gated_->ready(), stream_.get()),
+  expect_success(expert_gated_multiply(gate, up, ffn.nonlinearity, normed_->ready(), count, expert_uses(),
+                                       gated_->ready(), stream_.get()),
                  "multiplying by experts' gate and up");
 }
 

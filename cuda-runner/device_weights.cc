@@ -2,15 +2,37 @@
 
 #include <utility>
 
+#include "cuda-runner/packed_tensor.h"
 #include "runner/check.h"
 #include "runner/formats/in_quotes.h"
 
 namespace runnel {
+namespace {
+
+// Takes the matrices off the front of `stacked` that become one on the device.
+std::span<const TensorView> take_one(std::span<const TensorView>& stacked) {
+  size_t count = 1;
+  while (count < stacked.size() && PackedTensor::can_stack(stacked[count - 1], stacked[count])) ++count;
+  const std::span<const TensorView> taken = stacked.first(count);
+  stacked = stacked.subspan(count);
+  return taken;
+}
+
+}  // namespace
 
 uint32_t rows_of(const StackedMatrix& matrix) {
   uint32_t sum = 0;
   for (const UploadedMatrix& part : matrix) sum += part.rows;
   return sum;
+}
+
+DeviceMatrix part_of(const StackedMatrix& matrix, uint32_t first_row, uint32_t num_rows) {
+  auto part = matrix.begin();
+  for (; first_row >= part->rows; ++part) {
+    first_row -= part->rows;
+    CHECK(part + 1 != matrix.end());
+  }
+  return part->view_of(first_row, num_rows);
 }
 
 Result<DeviceWeights> DeviceWeights::create(Stream& stream) {
@@ -34,16 +56,16 @@ Result<uint64_t> DeviceWeights::matrix_bytes(std::span<const TensorView> stacked
                                             std::to_string(tensor.columns()) + " columns, unlike " +
                                             in_quotes(stacked.front().name) + "."};
     }
-    bytes += WeightUpload::bytes_of(tensor);
   }
+  while (!stacked.empty()) bytes += WeightUpload::bytes_of(take_one(stacked));
   return bytes;
 }
 
 Result<WeightHandle> DeviceWeights::add_matrix(std::span<const TensorView> stacked) {
   if (const Result<uint64_t> bytes = matrix_bytes(stacked); !bytes) return bytes.error();
   StackedMatrix weight;
-  for (const TensorView& tensor : stacked) {
-    Result<UploadedMatrix> part = upload_.matrix(tensor);
+  while (!stacked.empty()) {
+    Result<UploadedMatrix> part = upload_.matrix(take_one(stacked));
     if (!part) return part.error();
     num_bytes_ += part->num_bytes();
     weight.push_back(*std::move(part));

@@ -17,11 +17,14 @@
 
 namespace runnel {
 
-// Matrices that are multiplied as one. Their rows are stacked; each keeps its own type.
+// Matrices that are multiplied as one. Their rows are stacked; each keeps its own type. Those that can be one
+// matrix on the device are one, so that a product takes one launch.
 using StackedMatrix = std::vector<UploadedMatrix>;
 using DeviceVector = DeviceBuffer<float>;
 
 uint32_t rows_of(const StackedMatrix& matrix);
+// One of the matrices that were stacked, by its first row and its number of rows.
+DeviceMatrix part_of(const StackedMatrix& matrix, uint32_t first_row, uint32_t num_rows);
 
 class DeviceWeights {
  public:

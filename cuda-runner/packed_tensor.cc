@@ -45,10 +45,21 @@ size_t word_place(uint32_t w, uint32_t row) {
 
 }  // namespace
 
-PackedTensor::PackedTensor(const TensorView& tensor) : tensor_(tensor) {
+bool PackedTensor::can_stack(const TensorView& first, const TensorView& second) {
+  return first.type == second.type && first.columns() == second.columns() &&
+         first.rows() % kWarpTileRows == 0;
+}
+
+PackedTensor::PackedTensor(std::span<const TensorView> stacked) : stacked_(stacked) {
   constexpr uint64_t kMaxSize = uint64_t{1} << 30;
-  CHECK(tensor.num_dims == 2 && tensor.rows() <= kMaxSize && tensor.columns() <= kMaxSize);
-  CHECK(tensor.columns() % block_weights(tensor.type) == 0);
+  const TensorView* before = nullptr;
+  for (const TensorView& tensor : stacked) {
+    CHECK(tensor.num_dims == 2 && tensor.rows() <= kMaxSize && tensor.columns() <= kMaxSize);
+    CHECK(tensor.columns() % block_weights(tensor.type) == 0);
+    CHECK(before == nullptr || can_stack(*before, tensor));
+    rows_ += static_cast<uint32_t>(tensor.rows());
+    before = &tensor;
+  }
 }
 
 uint32_t PackedTensor::num_tiles() const {
@@ -72,14 +83,17 @@ void PackedTensor::pack(uint32_t tile, std::span<uint32_t> quants, std::span<uin
   CHECK(tile < num_tiles() && quants.size() == num_quant_words() && scales.size() == num_scales());
   std::ranges::fill(quants, 0u);
   std::ranges::fill(scales, uint16_t{0});
-  const size_t row_bytes = tensor_.data.size() / rows();
-  const uint32_t first_row = tile * kWarpTileRows;
-  for (uint32_t row = first_row; row < std::min(first_row + kWarpTileRows, rows()); ++row) {
-    const std::byte* from = tensor_.data.data() + row * row_bytes;
+  const TensorView* tensor = stacked_.data();
+  uint64_t first_row = uint64_t{tile} * kWarpTileRows;
+  for (; first_row >= tensor->rows(); ++tensor) first_row -= tensor->rows();
+  const size_t row_bytes = tensor->data.size() / tensor->rows();
+  const uint64_t end = std::min(first_row + kWarpTileRows, tensor->rows());
+  for (uint64_t row = first_row; row < end; ++row) {
+    const std::byte* from = tensor->data.data() + row * row_bytes;
     if (is_quantised(type())) {
-      pack_blocks(from, row - first_row, quants, scales);
+      pack_blocks(from, static_cast<uint32_t>(row - first_row), quants, scales);
     } else {
-      pack_values({from, row_bytes}, row - first_row, quants);
+      pack_values({from, row_bytes}, static_cast<uint32_t>(row - first_row), quants);
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cuda-runner/packed_tensor.h"
+#include "runner/check.h"
 #include "runner/formats/in_quotes.h"
 
 namespace runnel {
@@ -24,6 +25,16 @@ Result<void> grow(PinnedBuffer<T>& buffer, size_t count) {
 }
 
 }  // namespace
+
+DeviceMatrix UploadedMatrix::view_of(uint32_t first, uint32_t count) const {
+  CHECK(first % kWarpTileRows == 0 && first <= rows && count <= rows - first);
+  const auto tiles = [](uint32_t num_rows) { return (num_rows + kWarpTileRows - 1) / kWarpTileRows; };
+  const auto part_of = [&](const auto& buffer) {
+    const size_t tile_size = buffer.size() / tiles(rows);
+    return buffer.view().from(tiles(first) * tile_size, tiles(count) * tile_size);
+  };
+  return {type, count, columns, part_of(quants), part_of(scales)};
+}
 
 Result<WeightUpload> WeightUpload::create(Stream& stream) {
   WeightUpload upload(stream);
@@ -61,17 +72,17 @@ Result<DeviceBuffer<float>> WeightUpload::vector(const std::string& name, std::s
   return buffer;
 }
 
-uint64_t WeightUpload::bytes_of(const TensorView& tensor) {
-  const PackedTensor packed(tensor);
+uint64_t WeightUpload::bytes_of(std::span<const TensorView> stacked) {
+  const PackedTensor packed(stacked);
   return device_bytes(packed.num_quant_words() * packed.num_tiles(), sizeof(uint32_t)) +
          device_bytes(packed.num_scales() * packed.num_tiles(), sizeof(uint16_t));
 }
 
-Result<UploadedMatrix> WeightUpload::matrix(const TensorView& tensor) {
-  const PackedTensor packed(tensor);
+Result<UploadedMatrix> WeightUpload::matrix(std::span<const TensorView> stacked) {
+  const PackedTensor packed(stacked);
   const size_t tile_quants = packed.num_quant_words();
   const size_t tile_scales = packed.num_scales();
-  const std::string what = "tensor " + in_quotes(tensor.name);
+  const std::string what = "tensor " + in_quotes(stacked.front().name);
   auto quants = DeviceBuffer<uint32_t>::allocate(tile_quants * packed.num_tiles(), what);
   if (!quants) return quants.error();
   auto scales = DeviceBuffer<uint16_t>::allocate(tile_scales * packed.num_tiles(), what);
@@ -96,7 +107,7 @@ Result<UploadedMatrix> WeightUpload::matrix(const TensorView& tensor) {
       stream_->upload(*scales, first * tile_scales, piece.scales.part(0, piece_scales.size()));
     mark_used(piece);
   }
-  return UploadedMatrix{.type = tensor.type,
+  return UploadedMatrix{.type = packed.type(),
                         .rows = packed.rows(),
                         .columns = packed.columns(),
                         .quants = *std::move(quants),

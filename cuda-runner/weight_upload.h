@@ -25,6 +25,8 @@ struct UploadedMatrix {
   DeviceBuffer<uint16_t> scales;
 
   DeviceMatrix view() const { return {type, rows, columns, quants.view(), scales.view()}; }
+  // The rows from `first` on, which must be the first of a tile.
+  DeviceMatrix view_of(uint32_t first, uint32_t count) const;
   uint64_t num_bytes() const { return quants.num_bytes() + scales.num_bytes(); }
 };
 
@@ -34,10 +36,11 @@ class WeightUpload {
   static Result<WeightUpload> create(Stream& stream);
 
   // Bytes of the device's memory that matrix() takes. Reads no values.
-  static uint64_t bytes_of(const TensorView& tensor);
-  // Returns as soon as the last copy has been given to the stream; the tensor is not read any more. Fails
-  // with kSystem if the memory of the device or the host is too small.
-  Result<UploadedMatrix> matrix(const TensorView& tensor);
+  static uint64_t bytes_of(std::span<const TensorView> stacked);
+  // The stacked tensors become one matrix; they are as PackedTensor needs them. Returns as soon as the last
+  // copy has been given to the stream; the tensors are not read any more. Fails with kSystem if the memory of
+  // the device or the host is too small.
+  Result<UploadedMatrix> matrix(std::span<const TensorView> stacked);
   // Sends a vector. name is that of the tensor, for the error. Fails as matrix() does.
   Result<DeviceBuffer<float>> vector(const std::string& name, std::span<const float> values);
 

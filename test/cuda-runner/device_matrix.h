@@ -19,7 +19,7 @@ struct RandomMatrix {
   RandomMatrix(const TestStream& stream, TensorType type, uint32_t rows, uint32_t columns, std::mt19937& rng)
       : data(random_weights(type, uint64_t{rows} * columns, 0.3f, rng)),
         tensor{"t", type, 2, {columns, rows, 1, 1}, std::as_bytes(std::span(data))} {
-    const PackedTensor packed(tensor);
+    const PackedTensor packed({&tensor, 1});
     std::vector<uint32_t> all_quants;
     std::vector<uint16_t> all_scales;
     std::vector<uint32_t> tile_quants(packed.num_quant_words());
