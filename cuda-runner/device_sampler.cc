@@ -1,62 +1,121 @@
 #include "cuda-runner/device_sampler.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <utility>
 
 #include "cuda-runner/device/error.h"
 #include "runner/check.h"
-#include "runner/sampling/id_bits.h"
+#include "runner/sampling/gumbel.h"
 
 namespace runnel {
 namespace {
 
-// The words that the lists of one draw may have: the limits of sequence_from, and each id once among those
-// that were seen.
-size_t max_words(uint32_t vocab_size) {
-  constexpr size_t kListedWords = 2 * kMaxMaskedIds + kMaxStopIds + 2 * kMaxLogitBiases;
-  return kListedWords + num_id_words(vocab_size) + size_t{2} * vocab_size;
+// The numbers of elements of a sampler's buffers.
+struct Sizes {
+  Sizes(uint32_t max_draws, uint32_t vocab_size, size_t max_list_words)
+      : draws(max_draws), gathered(size_t{max_draws} * kMaxGathered) {
+    const size_t of_draw = DrawLists::max_words(vocab_size);
+    words = std::min(max_draws * of_draw, std::max(of_draw, max_list_words));
+    for (uint32_t count = 1; count <= max_draws; ++count)
+      chunks = std::max(chunks, size_t{count} * num_draw_chunks(count, vocab_size));
+  }
+
+  size_t draws;
+  size_t words;
+  size_t chunks = 0;
+  size_t gathered;
+};
+
+DrawKind kind_of(const DeviceDraw& draw) {
+  if (draw.temperature < kGreedyTemperature) return DrawKind::kGreedy;
+  return draw.top_k > 0 || draw.top_p < 1.0f ? DrawKind::kBounds : DrawKind::kNoise;
 }
 
 }  // namespace
 
-Result<DeviceSampler> DeviceSampler::allocate(uint32_t max_draws, uint32_t vocab_size) {
-  DeviceSampler sampler;
-  sampler.vocab_size_ = vocab_size;
-  sampler.counts_.resize(vocab_size);
-  const size_t num_words = max_draws * max_words(vocab_size);
+Result<DeviceSampler> DeviceSampler::allocate(uint32_t max_draws, uint32_t vocab_size,
+                                              size_t max_list_words) {
+  DeviceSampler sampler(vocab_size);
+  const Sizes sizes(max_draws, vocab_size, max_list_words);
   const Result<void> allocated =
-      allocate_all("token sampling", Wanted{sampler.candidates_, size_t{max_draws} * vocab_size},
-                   Wanted{sampler.draws_, max_draws}, Wanted{sampler.words_, num_words},
-                   Wanted{sampler.drawn_, max_draws}, Wanted{sampler.host_draws_, max_draws},
-                   Wanted{sampler.host_words_, num_words}, Wanted{sampler.host_drawn_, max_draws});
+      allocate_all("token sampling", Wanted{sampler.draws_, sizes.draws}, Wanted{sampler.words_, sizes.words},
+                   Wanted{sampler.drawn_, sizes.draws}, Wanted{sampler.firsts_, sizes.chunks},
+                   Wanted{sampler.winners_, sizes.chunks}, Wanted{sampler.bins_, sizes.chunks * kDrawBins},
+                   Wanted{sampler.counts_, sizes.draws}, Wanted{sampler.gathered_logits_, sizes.gathered},
+                   Wanted{sampler.gathered_ids_, sizes.gathered}, Wanted{sampler.host_draws_, sizes.draws},
+                   Wanted{sampler.host_words_, sizes.words}, Wanted{sampler.host_drawn_, sizes.draws});
   if (!allocated) return allocated.error();
   return sampler;
 }
 
 uint64_t DeviceSampler::bytes(uint32_t max_draws, uint32_t vocab_size) {
-  return device_bytes(size_t{max_draws} * vocab_size, sizeof(double)) +
-         device_bytes(max_draws, sizeof(DeviceDraw)) +
-         device_bytes(max_draws * max_words(vocab_size), sizeof(uint32_t)) +
-         device_bytes(max_draws, sizeof(uint32_t));
+  const Sizes sizes(max_draws, vocab_size, kMaxListWords);
+  return device_bytes(sizes.draws, sizeof(DeviceDraw)) + device_bytes(sizes.words, sizeof(uint32_t)) +
+         device_bytes(sizes.draws, sizeof(uint32_t)) + 2 * device_bytes(sizes.chunks, sizeof(Rank)) +
+         device_bytes(sizes.chunks * kDrawBins, sizeof(DrawBin)) +
+         device_bytes(sizes.draws, sizeof(GatheredCount)) + device_bytes(sizes.gathered, sizeof(double)) +
+         device_bytes(sizes.gathered, sizeof(uint32_t));
+}
+
+DrawWorkspace DeviceSampler::workspace() {
+  return {firsts_.view(), winners_.view(),         bins_.view(),
+          counts_.view(), gathered_logits_.view(), gathered_ids_.view()};
 }
 
 void DeviceSampler::launch(std::span<const HeadRow> rows, Global<const float> logits, Stream& stream) {
+  uint32_t first = 0;  // of the draws that are not launched yet
   uint32_t count = 0;
-  num_words_ = 0;
+  uint32_t num_words = 0;  // of their lists
   for (uint32_t row = 0; row < rows.size(); ++row) {
     if (!rows[row].draw) continue;
-    CHECK(count < host_draws_.span().size());
-    host_draws_.span()[count++] = add(*rows[row].draw, row);
+    const Draw& draw = *rows[row].draw;
+    CHECK(count < draws_.size());
+    if (lists_.bound(draw) > words_.size() - num_words) {
+      launch_part(first, count, num_words, logits, stream);
+      stream.synchronize();
+      first = count;
+      num_words = 0;
+    }
+    const SamplingParams& params = draw.params;
+    DeviceDraw device{.seed = params.seed,
+                      .kind = DrawKind::kNone,
+                      .row = row,
+                      .position = static_cast<uint32_t>(draw.token_ids.size()),
+                      .temperature = params.temperature,
+                      .top_p = params.top_p,
+                      .min_p = params.min_p,
+                      .repetition_penalty = params.repetition_penalty,
+                      .presence_penalty = params.presence_penalty,
+                      .frequency_penalty = params.frequency_penalty,
+                      .top_k = params.top_k < vocab_size_ ? params.top_k : 0,
+                      .first_word = 0,
+                      .num_bit_words = 0,
+                      .num_changed = 0,
+                      .num_biased = 0};
+    device.kind = kind_of(device);
+    num_words += lists_.pack(draw, host_words_.span(), num_words, device);
+    host_draws_.span()[count++] = device;
   }
   if (count == 0) return;
-  stream.upload(draws_, 0, host_draws_.part(0, count));
-  if (num_words_ > 0) stream.upload(words_, 0, host_words_.part(0, num_words_));
-  const DrawInputs inputs{std::as_const(draws_).view(), std::as_const(words_).view(), logits,
-                          candidates_.view(), vocab_size_};
-  expect_success(runnel::draw(inputs, count, drawn_.view(), stream.get()), "drawing tokens");
+  launch_part(first, count, num_words, logits, stream);
   stream.download(host_drawn_.span().first(count), drawn_, 0);
+}
+
+void DeviceSampler::launch_part(uint32_t first, uint32_t end, uint32_t num_words, Global<const float> logits,
+                                Stream& stream) {
+  const uint32_t count = end - first;
+  const PinnedPart<DeviceDraw> draws = host_draws_.part(first, count);
+  stream.upload(draws_, first, draws);
+  if (num_words > 0) stream.upload(words_, 0, host_words_.part(0, num_words));
+  const auto has = [&](DrawKind kind) {
+    return std::ranges::find(draws.values, kind, &DeviceDraw::kind) != draws.values.end();
+  };
+  const DrawInputs inputs{std::as_const(draws_).view().from(first, count), std::as_const(words_).view(),
+                          logits, vocab_size_};
+  const DrawKinds kinds{.has_noise = has(DrawKind::kNoise), .has_bounds = has(DrawKind::kBounds)};
+  expect_success(
+      runnel::draw(inputs, workspace(), count, kinds, drawn_.view().from(first, count), stream.get()),
+      "drawing tokens");
 }
 
 void DeviceSampler::read(std::span<const HeadRow> rows, std::vector<std::optional<uint32_t>>& drawn) const {
@@ -67,60 +126,6 @@ void DeviceSampler::read(std::span<const HeadRow> rows, std::vector<std::optiona
     if (*next_id != kNotFinite) drawn[row] = *next_id;
     ++next_id;
   }
-}
-
-DeviceDraw DeviceSampler::add(const Draw& draw, uint32_t row) {
-  const SamplingParams& params = draw.params;
-  DeviceDraw device{.seed = params.seed,
-                    .row = row,
-                    .position = static_cast<uint32_t>(draw.token_ids.size()),
-                    .temperature = params.temperature,
-                    .top_p = params.top_p,
-                    .min_p = params.min_p,
-                    .repetition_penalty = params.repetition_penalty,
-                    .presence_penalty = params.presence_penalty,
-                    .frequency_penalty = params.frequency_penalty,
-                    .top_k = params.top_k,
-                    .first_word = num_words_,
-                    .num_allowed = static_cast<uint32_t>(params.allowed_ids.size()),
-                    .num_allowed_bits = static_cast<uint32_t>(draw.allowed_bits.size()),
-                    .num_masked = static_cast<uint32_t>(params.banned_ids.size() + draw.masked_ids.size()),
-                    .num_biases = static_cast<uint32_t>(params.logit_bias.size()),
-                    .num_seen = 0};
-  add_words(params.allowed_ids);
-  add_words(draw.allowed_bits);
-  add_words(params.banned_ids);
-  add_words(draw.masked_ids);
-  for (const LogitBias& entry : params.logit_bias)
-    add_words(std::array{entry.token_id, std::bit_cast<uint32_t>(entry.bias)});
-  device.num_seen = add_seen(draw);
-  return device;
-}
-
-void DeviceSampler::add_words(std::span<const uint32_t> words) {
-  CHECK(words.size() <= host_words_.span().size() - num_words_);
-  std::ranges::copy(words, host_words_.span().subspan(num_words_).begin());
-  num_words_ += static_cast<uint32_t>(words.size());
-}
-
-uint32_t DeviceSampler::add_seen(const Draw& draw) {
-  const SamplingParams& params = draw.params;
-  const bool is_repetition_penalised = params.repetition_penalty != 1.0f;
-  if (!is_repetition_penalised && params.presence_penalty == 0.0f && params.frequency_penalty == 0.0f)
-    return 0;
-  constexpr uint32_t kAdded = 0xffffffff;
-  const std::span<const uint32_t> generated = draw.token_ids.subspan(draw.num_prompt_tokens);
-  const std::span<const uint32_t> seen = is_repetition_penalised ? draw.token_ids : generated;
-  for (const uint32_t id : generated) ++counts_[id];
-  uint32_t num_seen = 0;
-  for (const uint32_t id : seen) {
-    if (counts_[id] == kAdded) continue;
-    add_words(std::array{id, counts_[id]});
-    counts_[id] = kAdded;
-    ++num_seen;
-  }
-  for (const uint32_t id : seen) counts_[id] = 0;
-  return num_seen;
 }
 
 }  // namespace runnel

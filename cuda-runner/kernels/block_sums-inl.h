@@ -17,6 +17,21 @@ __device__ inline uint64_t shuffle_xor_wide(uint64_t value, uint32_t mask) {
   return static_cast<uint64_t>(high) << 32 | low;
 }
 
+__device__ inline uint64_t shuffle_wide(uint64_t value, uint32_t from) {
+  const uint32_t low = shuffle(static_cast<uint32_t>(value), from);
+  const uint32_t high = shuffle(static_cast<uint32_t>(value >> 32), from);
+  return static_cast<uint64_t>(high) << 32 | low;
+}
+
+// The sum of the values of this lane and of those before it.
+__device__ inline uint64_t sum_up_to_lane(uint64_t value) {
+  for (uint32_t distance = 1; distance < kWarpSize; distance *= 2) {
+    const uint64_t other = shuffle_wide(value, (lane() - distance) % kWarpSize);
+    if (lane() >= distance) value += other;
+  }
+  return value;
+}
+
 // Sums of integers, which are exact in any order.
 struct BlockSums {
   Shared<uint64_t, kMaxBlockWarps * kBins> of_warps;
@@ -35,6 +50,17 @@ struct BlockSums {
     }
     sync_block();
     for (uint32_t bin = 0; bin < kBins; ++bin) total[bin] = totals[bin];
+  }
+
+  // The sum of the values of the threads before this one.
+  __device__ uint64_t before(uint64_t value) {
+    const uint64_t up_to_lane = sum_up_to_lane(value);
+    sync_block();  // the results of the last call have been read
+    if (lane() == kWarpSize - 1) of_warps[warp()] = up_to_lane;
+    sync_block();
+    uint64_t sum = up_to_lane - value;
+    for (uint32_t i = 0; i < warp(); ++i) sum += of_warps[i];
+    return sum;
   }
 
   __device__ uint64_t add(uint64_t value) {

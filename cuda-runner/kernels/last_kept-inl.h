@@ -7,13 +7,9 @@
 #include <cstdint>
 
 #include "cuda-runner/kernels/block_sums-inl.h"
-#include "cuda-runner/kernels/candidates-inl.h"
 #include "cuda-runner/kernels/rank-inl.h"
 
 namespace runnel {
-
-// The lowest rank of a logit above -infinity: keeps all candidates that are not masked.
-inline constexpr Rank kKeepAll{0x0010000000000000, 0};
 
 struct LastKeptMemory {
   BlockSums sums;
@@ -56,27 +52,26 @@ struct RankDigits {
 };
 
 // Goes through the candidates down to `last`, most likely first, and returns the one at which the sum of
-// weigh(logit) reaches `needed`. Returns `last` if the sum stays below. All threads of the block must call
-// it.
-template <typename Weigh>
-__device__ inline Rank last_kept(const BlockDraw& in, const Rank& last, uint64_t needed, const Weigh& weigh,
-                                 LastKeptMemory& memory) {
+// weigh(logit) reaches `needed`. Returns `last` if the sum stays below. candidates.for_each(fn) calls
+// fn(logit, id) for this thread's candidates, in any order. All threads of the block must call it.
+template <typename Candidates, typename Weigh>
+__device__ inline Rank last_kept(const Candidates& candidates, const Rank& last, uint64_t needed,
+                                 const Weigh& weigh, LastKeptMemory& memory) {
   RankDigits digits;
   // When all digits are known, only one candidate has them.
   for (uint32_t round = 0; round <= RankDigits::kDigits; ++round) {
     uint64_t sums[kBins] = {};
     uint32_t num_own = 0;
     Rank own{0, 0};
-    for (uint32_t id = threadIdx.x; id < in.vocab_size; id += blockDim.x) {
-      const double logit = in.candidates[id];
+    candidates.for_each([&](double logit, uint32_t id) {
       const Rank rank = rank_of(logit, id);
-      if (!digits.are_of(rank) || precedes(last, rank)) continue;
+      if (!digits.are_of(rank) || precedes(last, rank)) return;
       ++num_own;
       own = rank;
       const uint64_t weight = weigh(logit);
       const uint32_t digit = RankDigits::digit(rank, digits.end);
       for (uint32_t bin = 0; bin < kBins; ++bin) sums[bin] += digit == bin ? weight : 0;
-    }
+    });
     const uint64_t num_all = memory.sums.add(num_own);
     if (num_all == 1) {
       if (num_own == 1) {

@@ -5,16 +5,10 @@
 #include <bit>
 #include <cstdint>
 
+#include "cuda-runner/kernels/draw.h"
 #include "cuda-runner/kernels/lang.h"
 
 namespace runnel {
-
-struct Rank {
-  uint64_t key;  // has the order of logits
-  uint32_t tie;  // ~id: has the inverse order of ids
-
-  __device__ uint32_t id() const { return ~tie; }
-};
 
 __device__ inline bool precedes(const Rank& a, const Rank& b) {
   return a.key > b.key || (a.key == b.key && a.tie > b.tie);
@@ -33,5 +27,12 @@ __device__ inline double logit_of(uint64_t key) {
 __device__ inline Rank rank_of(double logit, uint32_t id) {
   return {key_of(logit), ~id};
 }
+
+// Precedes every candidate: stands for a row whose logits are not all finite. Its id is kNotFinite.
+inline constexpr Rank kNotFiniteRank{UINT64_MAX, ~kNotFinite};
+// Every candidate precedes it: stands for no candidate. Its id is kNotFinite too.
+inline constexpr Rank kNoRank{0, ~kNotFinite};
+// The lowest rank of a logit above -infinity: if it is the last that is kept, all candidates are.
+inline constexpr Rank kKeepAll{0x0010000000000000, 0};
 
 }  // namespace runnel

@@ -47,8 +47,8 @@ Ids launched(DeviceSampler& sampler, const std::vector<HeadRow>& rows, const Dev
   return ids;
 }
 
-// Draws all cases in one launch.
-Ids drawn_by_device(const std::vector<Case>& cases) {
+// Draws all cases in one launch, or in parts if their lists have more words than max_list_words.
+Ids drawn_by_device(const std::vector<Case>& cases, size_t max_list_words = kMaxListWords) {
   Stream stream;
   const size_t vocab_size = cases[0].logits.size();
   auto logits = *DeviceBuffer<float>::allocate(cases.size() * vocab_size, "logits");
@@ -63,8 +63,8 @@ Ids drawn_by_device(const std::vector<Case>& cases) {
     odd_rows.push_back(row % 2 == 1 ? rows.back() : HeadRow{row});
   }
   stream.upload(logits, 0, host_logits.part(0, logits.size()));
-  auto sampler =
-      *DeviceSampler::allocate(static_cast<uint32_t>(cases.size()), static_cast<uint32_t>(vocab_size));
+  auto sampler = *DeviceSampler::allocate(static_cast<uint32_t>(cases.size()),
+                                          static_cast<uint32_t>(vocab_size), max_list_words);
   Ids ids = launched(sampler, rows, logits, stream);
   // The second launch is not affected by the first, and a row without a draw has no result.
   const Ids odd_ids = launched(sampler, odd_rows, logits, stream);
@@ -170,7 +170,67 @@ void compare_draws(uint32_t vocab_size, uint32_t num_cases) {
 TEST_CASE("device sampler: it samples what the CPU does, for any logits and parameters") {
   compare_draws(7, 200);
   compare_draws(1000, 200);
+  compare_draws(20001, 30);  // chunks of several quads for a thread, the last quad incomplete
   compare_draws(49152, 12);
+}
+
+TEST_CASE("device sampler: candidates far below the most likely one are drawn where they are many") {
+  constexpr uint32_t kVocabSize = 2048;
+  RandomCases random(8, kVocabSize);
+  const SamplingParams bounds[] = {
+      {}, {.min_p = 1e-4f}, {.top_k = 500}, {.top_k = 500, .top_p = 0.9f}, {.top_p = 0.8f}};
+  std::vector<Case> cases;
+  // One likely candidate, and many others in reach of it by noise alone; then candidates in many bins.
+  for (const float depth : {7.0f, 12.0f}) {
+    for (uint32_t i = 0; i < 25; ++i) {
+      Case made{.logits = std::vector<float>(kVocabSize),
+                .token_ids = {0},
+                .params = bounds[i % std::size(bounds)],
+                .masked_ids = {},
+                .allowed_bits = {}};
+      for (float& logit : made.logits)
+        logit = -depth * (depth < 10.0f ? 1.0f : static_cast<float>(random.below(1000)) * 1e-3f);
+      made.logits[random.below(kVocabSize)] = 0.0f;
+      made.params.seed = i;
+      cases.push_back(std::move(made));
+    }
+  }
+  CHECK(drawn_by_device(cases) == drawn_by_cpu(cases));
+}
+
+TEST_CASE(
+    "device sampler: the whole row is read if top_k or top_p may keep more candidates than are copied") {
+  constexpr uint32_t kVocabSize = 3 * kMaxGathered;
+  RandomCases random(6, kVocabSize);
+  const SamplingParams bounds[] = {{.top_k = kMaxGathered + 1},
+                                   {.top_p = 0.9f},
+                                   {.top_k = 2 * kMaxGathered, .top_p = 0.8f},
+                                   {.top_p = 0.7f, .min_p = 0.9f},
+                                   {.top_p = 0.9999f, .logit_bias = {{5, 0.25f}}, .banned_ids = {6, 7}}};
+  std::vector<Case> cases;
+  // Logits that are nearly alike, so that one bin has all of them, and logits that are all alike.
+  for (const float spread : {0.5f, 0.0f}) {
+    for (const SamplingParams& params : bounds) {
+      Case made{.logits = std::vector<float>(kVocabSize),
+                .token_ids = {0},
+                .params = params,
+                .masked_ids = {},
+                .allowed_bits = {}};
+      for (float& logit : made.logits) logit = spread * static_cast<float>(random.below(1000)) * 1e-3f;
+      made.params.seed = cases.size();
+      cases.push_back(std::move(made));
+    }
+  }
+  CHECK(drawn_by_device(cases) == drawn_by_cpu(cases));
+}
+
+TEST_CASE("device sampler: lists that are too long together are sent in parts") {
+  constexpr uint32_t kVocabSize = 500;
+  RandomCases random(7, kVocabSize);
+  std::vector<Case> cases(100);
+  for (Case& each : cases) each = random.next();
+  CHECK(drawn_by_device(cases, 1) == drawn_by_cpu(cases));
+  CHECK(drawn_by_device(cases, 3 * DrawLists::max_words(kVocabSize)) == drawn_by_cpu(cases));
 }
 
 TEST_CASE("device sampler: rows with non-finite logits are reported, and the others sampled") {

@@ -10,13 +10,22 @@ using namespace test;
 
 constexpr uint32_t kThreads = 64;
 
+struct Candidates {
+  Global<const double> logits;
+  uint32_t count;
+
+  template <typename Fn>
+  void for_each(const Fn& fn) const {
+    for (uint32_t id = threadIdx.x; id < count; id += blockDim.x) fn(logits[id], id);
+  }
+};
+
 // ids[0] = the id of the candidate at which the count of candidates reaches `needed`, or vocab_size.
-__global__ void __launch_bounds__(kThreads)
-    last_kept_kernel(Global<double> candidates, uint32_t vocab_size, uint64_t needed, Global<uint32_t> ids) {
+__global__ void __launch_bounds__(kThreads) last_kept_kernel(Global<const double> logits, uint32_t vocab_size,
+                                                             uint64_t needed, Global<uint32_t> ids) {
   __shared__ LastKeptMemory memory;
-  const BlockDraw draw{{}, {}, {}, candidates, vocab_size};
   const Rank kept = last_kept(
-      draw, kKeepAll, needed, [](double) { return 1; }, memory);
+      Candidates{logits, vocab_size}, kKeepAll, needed, [](double) { return 1; }, memory);
   if (threadIdx.x == 0) ids[0] = kept.key == kKeepAll.key ? vocab_size : kept.id();
 }
 
@@ -24,11 +33,11 @@ TEST_CASE(
     "last kept: it is found among candidates that are all alike, and the search ends where there is none") {
   Emulated device({.max_block_ms = 20'000});
   constexpr uint32_t kVocabSize = 100;
-  const Array<double> candidates = device.upload(std::vector<double>(kVocabSize, 1.5));
+  const Array<double> logits = device.upload(std::vector<double>(kVocabSize, 1.5));
   const Array<uint32_t> ids = device.allocate<uint32_t>(1);
   const auto kept = [&](uint64_t needed) {
     CHECK(device.launch(1, kThreads,
-                        LAUNCH(last_kept_kernel, candidates.view(), kVocabSize, needed, ids.view())) ==
+                        LAUNCH(last_kept_kernel, logits.read_only(), kVocabSize, needed, ids.view())) ==
           cudaSuccess);
     return device.download(ids)[0];
   };
