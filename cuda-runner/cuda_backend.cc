@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,6 +26,8 @@
 #include "cuda-runner/rope_tables.h"
 #include "cuda-runner/step_inputs.h"
 #include "runner/check.h"
+#include "runner/system/processors.h"
+#include "runner/system/start_times.h"
 
 namespace runnel {
 namespace {
@@ -35,11 +39,12 @@ class CudaBackend final : public Backend {
         stream_(std::move(stream)),
         compute_device_(device_, stream_),
         kv_type_(options.kv_type),
+        start_times_(options.start_times),
         pass_(options.enforce_eager) {}
 
   // Not part of the constructor, since it can fail. The weights keep a pointer to stream_.
-  Result<void> make_room_for_weights() {
-    Result<DeviceWeights> weights = DeviceWeights::create(stream_);
+  Result<void> make_room_for_weights(uint32_t num_threads) {
+    Result<DeviceWeights> weights = DeviceWeights::create(stream_, num_threads);
     if (!weights) return weights.error();
     weights_.emplace(*std::move(weights));
     return {};
@@ -69,7 +74,7 @@ class CudaBackend final : public Backend {
   uint64_t weights_bytes() const override { return weights_->num_bytes(); }
 
   void begin_forward(const Batch& batch) override;
-  void end_forward() override { pass_.end(stream_); }
+  void end_forward() override;
   void embed(const Batch& batch, const EmbeddingSpec& embedding) override;
   void qkv(const Batch& batch, const LayerSpec& layer) override;
   void attend(const Batch& batch, const LayerSpec& layer) override;
@@ -103,11 +108,15 @@ class CudaBackend final : public Backend {
   void expert_ffn(const FfnSpec& ffn, const DeviceMatrix& gate, const DeviceMatrix& up, uint32_t count);
   void multiply_parts(const StackedMatrix& parts, const ReadyRows& in, uint32_t count, WeightHandle bias,
                       Epilogue epilogue, const FloatRows& out);
+  void end_part(const char* part, const std::string& remark = "") {
+    if (start_times_ != nullptr) start_times_->end(part, remark);
+  }
 
   const Device device_;
   Stream stream_;
   CudaComputeDevice compute_device_;
   const KvType kv_type_;
+  const std::shared_ptr<StartTimes> start_times_;  // null: nobody asks
   std::optional<DeviceWeights> weights_;
 
   uint32_t max_rows_ = 0;
@@ -133,6 +142,7 @@ class CudaBackend final : public Backend {
   uint32_t max_positions_ = 0;
 
   ForwardPass pass_;
+  std::chrono::steady_clock::time_point pass_began_at_;
 };
 
 // --- computed before anything is allocated
@@ -189,6 +199,9 @@ Result<void> CudaBackend::expect_weights(uint64_t bytes, const std::string&) {
 
 Result<void> CudaBackend::prepare(const DecoderSpec& spec, const StepLimits& limits) {
   CHECK(limits.max_rows > 0 && limits.max_head_rows > 0 && !logits_);
+  end_part("weights", weights_->finish_upload());
+  load_kernels(spec, kv_type_);
+  end_part("kernels");
   const Result<DecoderWidths> widths = widths_of(spec);
   if (!widths) return widths.error();
   max_rows_ = limits.max_rows;
@@ -211,6 +224,7 @@ Result<void> CudaBackend::prepare(const DecoderSpec& spec, const StepLimits& lim
       DeviceLogitRows::allocate(limits.max_head_rows, widths->hidden, spec.head.vocab_size, stream_);
   if (!logits) return logits.error();
   logits_.emplace(*std::move(logits));
+  end_part("memory of a step");
   return {};
 }
 
@@ -244,10 +258,20 @@ Result<void> CudaBackend::allocate_kv(const KvShape& shape) {
 
 void CudaBackend::begin_forward(const Batch& batch) {
   CHECK(cache_);
+  pass_began_at_ = std::chrono::steady_clock::now();
   ropes_.start_step();
   pass_.plan(batch, max_rows_);
   inputs_.send(batch, pass_.num_rows(), cache_->spare_block(), stream_);
   pass_.begin(stream_);
+}
+
+void CudaBackend::end_forward() {
+  const bool is_captured = !pass_.is_eager() && !pass_.is_replay();
+  pass_.end(stream_);
+  if (!is_captured || start_times_ == nullptr) return;
+  const auto took = std::chrono::steady_clock::now() - pass_began_at_;
+  std::fprintf(stderr, "A graph of %u rows was captured in %s ms.\n", pass_.num_rows(),
+               milliseconds_text(took).c_str());
 }
 
 void CudaBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
@@ -409,11 +433,13 @@ std::vector<float> CudaBackend::read_rows(Flow flow, uint32_t num_rows) {
 }  // namespace
 
 Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options) {
-  Result<Device> device = Device::open(options.gpu_device);
+  Result<Device> device = Device::open(static_cast<int>(options.gpu_device), options.start_times.get());
   if (!device) return device.error();
-  load_kernels();
   auto backend = std::make_unique<CudaBackend>(*std::move(device), Stream(), options);
-  if (const auto opened = backend->make_room_for_weights(); !opened) return opened.error();
+  const uint32_t num_threads = options.num_threads == 0 ? usable_processors() : options.num_threads;
+  const auto made = backend->make_room_for_weights(std::min(num_threads, kMaxPackingThreads));
+  if (!made) return made.error();
+  if (options.start_times != nullptr) options.start_times->end("pinned memory");
   return std::unique_ptr<Backend>(std::move(backend));
 }
 

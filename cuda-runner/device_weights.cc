@@ -1,10 +1,12 @@
 #include "cuda-runner/device_weights.h"
 
+#include <chrono>
 #include <utility>
 
 #include "cuda-runner/packed_tensor.h"
 #include "runner/check.h"
 #include "runner/formats/in_quotes.h"
+#include "runner/system/start_times.h"
 
 namespace runnel {
 namespace {
@@ -35,10 +37,21 @@ DeviceMatrix part_of(const StackedMatrix& matrix, uint32_t first_row, uint32_t n
   return part->view_of(first_row, num_rows);
 }
 
-Result<DeviceWeights> DeviceWeights::create(Stream& stream) {
-  Result<WeightUpload> upload = WeightUpload::create(stream);
+Result<DeviceWeights> DeviceWeights::create(Stream& stream, uint32_t num_threads) {
+  Result<WeightUpload> upload = WeightUpload::create(stream, num_threads);
   if (!upload) return upload.error();
-  return DeviceWeights(*std::move(upload));
+  return DeviceWeights(stream, *std::move(upload));
+}
+
+std::string DeviceWeights::finish_upload() {
+  CHECK(upload_);
+  const auto began_at = std::chrono::steady_clock::now();
+  stream_->synchronize();
+  const auto for_copies = upload_->waited_for_copies() + (std::chrono::steady_clock::now() - began_at);
+  const std::string waited = milliseconds_text(upload_->waited_for_packing()) + " for packing, " +
+                             milliseconds_text(for_copies) + " for copies";
+  upload_.reset();
+  return waited;
 }
 
 Result<uint64_t> DeviceWeights::matrix_bytes(std::span<const TensorView> stacked) {
@@ -62,10 +75,11 @@ Result<uint64_t> DeviceWeights::matrix_bytes(std::span<const TensorView> stacked
 }
 
 Result<WeightHandle> DeviceWeights::add_matrix(std::span<const TensorView> stacked) {
+  CHECK(upload_);
   if (const Result<uint64_t> bytes = matrix_bytes(stacked); !bytes) return bytes.error();
   StackedMatrix weight;
   while (!stacked.empty()) {
-    Result<UploadedMatrix> part = upload_.matrix(take_one(stacked));
+    Result<UploadedMatrix> part = upload_->matrix(take_one(stacked));
     if (!part) return part.error();
     num_bytes_ += part->num_bytes();
     weight.push_back(*std::move(part));
@@ -74,7 +88,8 @@ Result<WeightHandle> DeviceWeights::add_matrix(std::span<const TensorView> stack
 }
 
 Result<WeightHandle> DeviceWeights::add_vector(const std::string& name, std::span<const float> values) {
-  Result<DeviceVector> buffer = upload_.vector(name, values);
+  CHECK(upload_);
+  Result<DeviceVector> buffer = upload_->vector(name, values);
   if (!buffer) return buffer.error();
   num_bytes_ += buffer->num_bytes();
   return add(*std::move(buffer));

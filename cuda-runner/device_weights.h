@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,8 +29,8 @@ DeviceMatrix part_of(const StackedMatrix& matrix, uint32_t first_row, uint32_t n
 
 class DeviceWeights {
  public:
-  // stream: used for all uploads. Fails with kSystem if no memory can be pinned.
-  static Result<DeviceWeights> create(Stream& stream);
+  // stream: used for all uploads. num_threads: see WeightUpload::create, which this fails like.
+  static Result<DeviceWeights> create(Stream& stream, uint32_t num_threads);
 
   // Bytes of the device's memory that add_matrix will take. Reads no values. Fails as it does.
   static Result<uint64_t> matrix_bytes(std::span<const TensorView> stacked);
@@ -37,6 +38,9 @@ class DeviceWeights {
   // kBadModel if a shape is not supported or the matrices differ in columns.
   Result<WeightHandle> add_matrix(std::span<const TensorView> stacked);
   Result<WeightHandle> add_vector(const std::string& name, std::span<const float> values);
+  // Waits until all weights are on the device, and frees what their upload used. No weight may be added
+  // later. Returns what the upload has waited for: "1.2 for packing, 0.3 for copies".
+  std::string finish_upload();
 
   // CHECK that the handle exists and is of this kind.
   const StackedMatrix& matrix(WeightHandle handle) const;
@@ -47,11 +51,12 @@ class DeviceWeights {
  private:
   using Weight = std::variant<StackedMatrix, DeviceVector>;
 
-  explicit DeviceWeights(WeightUpload upload) : upload_(std::move(upload)) {}
+  DeviceWeights(Stream& stream, WeightUpload upload) : stream_(&stream), upload_(std::move(upload)) {}
   WeightHandle add(Weight weight);
   const Weight& at(WeightHandle handle) const;
 
-  WeightUpload upload_;
+  Stream* stream_;
+  std::optional<WeightUpload> upload_;
   std::vector<Weight> weights_;  // handles are indices into this
   uint64_t num_bytes_ = 0;
 };

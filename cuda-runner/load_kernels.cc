@@ -1,5 +1,7 @@
 #include "cuda-runner/load_kernels.h"
 
+#include <algorithm>
+
 #include "cuda-runner/device/error.h"
 #include "cuda-runner/kernels/attend.h"
 #include "cuda-runner/kernels/draw.h"
@@ -12,10 +14,19 @@
 
 namespace runnel {
 
-void load_kernels() {
-  for (const auto load : {load_activated_multiply, load_attend, load_draw, load_embed, load_experts,
-                          load_gated_multiply, load_multiply, load_norm, load_rope_angles, load_rope_store})
-    expect_success(load(), "loading kernels");
+void load_kernels(const DecoderSpec& spec, KvType kv_type) {
+  const auto any = [&](auto&& is_so) {
+    return std::ranges::any_of(spec.layers, [&](const LayerSpec& layer) { return is_so(layer.ffn); });
+  };
+  const auto load = [](cudaError_t status) { expect_success(status, "loading kernels"); };
+  for (const auto of_every_model :
+       {load_draw, load_embed, load_multiply, load_norm, load_rope_angles, load_rope_store})
+    load(of_every_model());
+  load(load_attend(kv_type));
+  const auto has_experts = [](const FfnSpec& ffn) { return ffn.experts.num_experts > 0; };
+  if (any(has_experts)) load(load_experts());
+  if (any([&](const FfnSpec& ffn) { return ffn.has_gate && !has_experts(ffn); })) load(load_gated_multiply());
+  if (any([](const FfnSpec& ffn) { return !ffn.has_gate; })) load(load_activated_multiply());
 }
 
 }  // namespace runnel

@@ -1,9 +1,12 @@
 #pragma once
 
+#include "runner/backend/decoder_spec.h"
+#include "runner/backend/kv_type.h"
+
 namespace runnel {
 
-// Loads all kernels on the device. Called once after the device was opened, before any graph is captured
+// Loads the kernels that compute this model on the device. Called before any graph is captured
 // (kernels/load.h). Ends the process as expect_success does if it fails.
-void load_kernels();
+void load_kernels(const DecoderSpec& spec, KvType kv_type);
 
 }  // namespace runnel

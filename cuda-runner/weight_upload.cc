@@ -11,17 +11,23 @@
 namespace runnel {
 namespace {
 
-// The bytes of one copy. A larger tile is copied as a whole all the same.
-constexpr size_t kCopyBytes = size_t{1} << 20;
-constexpr const char* kWhat = "the upload of weights";
+constexpr size_t kPieceAlignment = 16;
 
-template <typename T>
-Result<void> grow(PinnedBuffer<T>& buffer, size_t count) {
-  if (buffer.span().size() >= count) return {};
-  Result<PinnedBuffer<T>> larger = PinnedBuffer<T>::allocate(count, kWhat);
-  if (!larger) return larger.error();
-  buffer = *std::move(larger);
-  return {};
+// Adds the time of its life to a sum.
+class Waiting {
+ public:
+  explicit Waiting(std::chrono::nanoseconds& sum) : sum_(sum) {}
+  ~Waiting() { sum_ += std::chrono::steady_clock::now() - began_at_; }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  std::chrono::nanoseconds& sum_;
+  const std::chrono::steady_clock::time_point began_at_ = std::chrono::steady_clock::now();
+};
+
+size_t tile_bytes_of(const PackedTensor& packed) {
+  return packed.num_quant_words() * sizeof(uint32_t) + packed.num_scales() * sizeof(uint16_t);
 }
 
 }  // namespace
@@ -36,38 +42,54 @@ DeviceMatrix UploadedMatrix::view_of(uint32_t first, uint32_t count) const {
   return {type, count, columns, part_of(quants), part_of(scales)};
 }
 
-Result<WeightUpload> WeightUpload::create(Stream& stream) {
+Result<WeightUpload> WeightUpload::create(Stream& stream, uint32_t num_threads) {
   WeightUpload upload(stream);
-  for (Piece& piece : upload.pieces_) {
-    if (const auto grown = upload.make_room(piece, kCopyBytes / sizeof(uint32_t), 0); !grown)
-      return grown.error();
-  }
+  Result<std::unique_ptr<PackingThreads>> threads = PackingThreads::start(num_threads);
+  if (!threads) return threads.error();
+  upload.threads_ = *std::move(threads);
+  if (const auto room = upload.make_room(kPieceBytes); !room) return room.error();
   return upload;
 }
 
-Result<void> WeightUpload::make_room(Piece& piece, size_t num_quant_words, size_t num_scales) {
-  if (const auto grown = grow(piece.quants, num_quant_words); !grown) return grown;
-  return grow(piece.scales, num_scales);
+Result<void> WeightUpload::make_room(size_t piece_bytes) {
+  if (piece_bytes <= piece_bytes_) return {};
+  for (size_t piece = 0; piece < kPieces; ++piece) wait_for_copy(piece);
+  memory_ = PinnedBuffer<std::byte>();
+  piece_bytes_ = (piece_bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
+  Result<PinnedBuffer<std::byte>> memory =
+      PinnedBuffer<std::byte>::allocate(kPieces * piece_bytes_, "the upload of weights");
+  if (!memory) return memory.error();
+  memory_ = *std::move(memory);
+  return {};
 }
 
-void WeightUpload::wait_for(Piece& piece) {
-  if (piece.is_used) piece.copied.synchronize();
+template <typename T>
+std::span<T> WeightUpload::memory_of(size_t piece, size_t first_byte, size_t count) {
+  const std::span<std::byte> bytes = memory_.span().subspan(piece * piece_bytes_, piece_bytes_);
+  return {reinterpret_cast<T*>(bytes.subspan(first_byte, count * sizeof(T)).data()), count};
 }
 
-void WeightUpload::mark_used(Piece& piece) {
-  piece.copied.record(*stream_);
-  piece.is_used = true;
+void WeightUpload::wait_for_copy(size_t piece) {
+  if (!pieces_[piece].is_used) return;
+  const Waiting waiting(waited_for_copies_);
+  pieces_[piece].copied.synchronize();
+}
+
+void WeightUpload::mark_used(size_t piece) {
+  pieces_[piece].copied.record(*stream_);
+  pieces_[piece].is_used = true;
 }
 
 Result<DeviceBuffer<float>> WeightUpload::vector(const std::string& name, std::span<const float> values) {
   Result<DeviceBuffer<float>> buffer =
       DeviceBuffer<float>::allocate(values.size(), "tensor " + in_quotes(name));
   if (!buffer) return buffer.error();
-  Piece& piece = pieces_.front();
-  wait_for(piece);
-  if (const auto grown = grow(piece.values, values.size()); !grown) return grown.error();
-  std::ranges::copy(values, piece.values.span().begin());
-  stream_->upload(*buffer, 0, piece.values.part(0, values.size()));
+  if (const auto room = make_room(values.size_bytes()); !room) return room.error();
+  const size_t piece = std::exchange(next_, (next_ + 1) % kPieces);
+  wait_for_copy(piece);
+  const std::span<float> memory = memory_of<float>(piece, 0, values.size());
+  std::ranges::copy(values, memory.begin());
+  stream_->upload(*buffer, 0, PinnedPart<float>{memory});
   mark_used(piece);
   return buffer;
 }
@@ -87,26 +109,43 @@ Result<UploadedMatrix> WeightUpload::matrix(std::span<const TensorView> stacked)
   if (!quants) return quants.error();
   auto scales = DeviceBuffer<uint16_t>::allocate(tile_scales * packed.num_tiles(), what);
   if (!scales) return scales.error();
+  if (const auto room = make_room(tile_bytes_of(packed)); !room) return room.error();
 
-  const size_t tile_bytes = tile_quants * sizeof(uint32_t) + tile_scales * sizeof(uint16_t);
-  const auto tiles_at_once = static_cast<uint32_t>(std::max<size_t>(kCopyBytes / tile_bytes, 1));
-  for (uint32_t first = 0, turn = 0; first < packed.num_tiles(); first += tiles_at_once, ++turn) {
-    const uint32_t count = std::min(tiles_at_once, packed.num_tiles() - first);
-    Piece& piece = pieces_[turn % pieces_.size()];
-    wait_for(piece);
-    if (const auto grown = make_room(piece, tile_quants * count, tile_scales * count); !grown)
-      return grown.error();
-    const std::span<uint32_t> piece_quants = piece.quants.span().first(tile_quants * count);
-    const std::span<uint16_t> piece_scales = piece.scales.span().first(tile_scales * count);
-    for (uint32_t i = 0; i < count; ++i) {
-      packed.pack(first + i, piece_quants.subspan(i * tile_quants, tile_quants),
-                  piece_scales.subspan(i * tile_scales, tile_scales));
+  // Each piece has the quants of its tiles, then their scales.
+  const auto piece_tiles = static_cast<uint32_t>(piece_bytes_ / tile_bytes_of(packed));
+  const uint32_t num_pieces = (packed.num_tiles() + piece_tiles - 1) / piece_tiles;
+  const auto number_of = [&](uint32_t piece) { return (next_ + piece) % kPieces; };
+  const auto end_of = [&](uint32_t piece) { return std::min((piece + 1) * piece_tiles, packed.num_tiles()); };
+  const auto quants_of = [&](uint32_t piece, uint32_t first, uint32_t count) {
+    return memory_of<uint32_t>(number_of(piece), first * tile_quants * sizeof(uint32_t), count * tile_quants);
+  };
+  const auto scales_of = [&](uint32_t piece, uint32_t first, uint32_t count) {
+    const size_t first_byte = piece_tiles * tile_quants * sizeof(uint32_t);
+    return memory_of<uint16_t>(number_of(piece), first_byte + first * tile_scales * sizeof(uint16_t),
+                               count * tile_scales);
+  };
+  threads_->begin(packed.num_tiles(), [&](uint32_t tile) {
+    const uint32_t piece = tile / piece_tiles;
+    packed.pack(tile, quants_of(piece, tile % piece_tiles, 1), scales_of(piece, tile % piece_tiles, 1));
+  });
+  uint32_t num_allowed = 0;
+  for (uint32_t piece = 0; piece < num_pieces; ++piece) {
+    // The copy of the piece before is not waited for, so that the device always has one.
+    for (; num_allowed < num_pieces && num_allowed + 1 < piece + kPieces; ++num_allowed)
+      wait_for_copy(number_of(num_allowed));
+    threads_->allow(end_of(num_allowed - 1));
+    {
+      const Waiting waiting(waited_for_packing_);
+      threads_->wait_for(end_of(piece));
     }
-    stream_->upload(*quants, first * tile_quants, piece.quants.part(0, piece_quants.size()));
+    const uint32_t first = piece * piece_tiles;
+    const uint32_t count = end_of(piece) - first;
+    stream_->upload(*quants, first * tile_quants, PinnedPart<uint32_t>{quants_of(piece, 0, count)});
     if (tile_scales > 0)
-      stream_->upload(*scales, first * tile_scales, piece.scales.part(0, piece_scales.size()));
-    mark_used(piece);
+      stream_->upload(*scales, first * tile_scales, PinnedPart<uint16_t>{scales_of(piece, 0, count)});
+    mark_used(number_of(piece));
   }
+  next_ = number_of(num_pieces);
   return UploadedMatrix{.type = packed.type(),
                         .rows = packed.rows(),
                         .columns = packed.columns(),

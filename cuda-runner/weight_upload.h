@@ -1,9 +1,11 @@
-// Sends weights to the device. They are packed tile by tile into two pieces of pinned memory: one is copied
-// while the other is filled.
+// Sends weights to the device. Threads pack them tile by tile into pieces of pinned memory, which are used in
+// turn: some are packed while others are copied.
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "cuda-runner/device/device_buffer.h"
@@ -11,6 +13,7 @@
 #include "cuda-runner/device/pinned_buffer.h"
 #include "cuda-runner/device/stream.h"
 #include "cuda-runner/kernels/product.h"
+#include "cuda-runner/packing_threads.h"
 #include "runner/formats/tensor.h"
 #include "runner/result.h"
 
@@ -32,8 +35,13 @@ struct UploadedMatrix {
 
 class WeightUpload {
  public:
-  // Fails with kSystem if no memory can be pinned.
-  static Result<WeightUpload> create(Stream& stream);
+  // The number of pieces, and the bytes of each unless a single tile needs more.
+  static constexpr size_t kPieces = 16;
+  static constexpr size_t kPieceBytes = size_t{1} << 20;
+
+  // num_threads: of those that pack, 1 to kMaxPackingThreads. Fails with kSystem if no memory can be pinned
+  // or a thread cannot be started.
+  static Result<WeightUpload> create(Stream& stream, uint32_t num_threads);
 
   // Bytes of the device's memory that matrix() takes. Reads no values.
   static uint64_t bytes_of(std::span<const TensorView> stacked);
@@ -44,24 +52,33 @@ class WeightUpload {
   // Sends a vector. name is that of the tensor, for the error. Fails as matrix() does.
   Result<DeviceBuffer<float>> vector(const std::string& name, std::span<const float> values);
 
+  // How long calls have waited for threads, and for copies.
+  std::chrono::nanoseconds waited_for_packing() const { return waited_for_packing_; }
+  std::chrono::nanoseconds waited_for_copies() const { return waited_for_copies_; }
+
  private:
   struct Piece {
-    PinnedBuffer<uint32_t> quants;
-    PinnedBuffer<uint16_t> scales;
-    PinnedBuffer<float> values;  // used by vector()
     Event copied;
     bool is_used = false;
   };
 
   explicit WeightUpload(Stream& stream) : stream_(&stream) {}
+  // Gives each piece this many bytes at least.
+  Result<void> make_room(size_t piece_bytes);
+  template <typename T>
+  std::span<T> memory_of(size_t piece, size_t first_byte, size_t count);
   // Waits until the last copy from the piece is done.
-  static void wait_for(Piece& piece);
-  void mark_used(Piece& piece);
-  // Makes the piece's buffers at least this large.
-  Result<void> make_room(Piece& piece, size_t num_quant_words, size_t num_scales);
+  void wait_for_copy(size_t piece);
+  void mark_used(size_t piece);
 
   Stream* stream_;
-  std::array<Piece, 2> pieces_;
+  std::unique_ptr<PackingThreads> threads_;
+  PinnedBuffer<std::byte> memory_;
+  std::array<Piece, kPieces> pieces_;
+  size_t piece_bytes_ = 0;
+  size_t next_ = 0;  // the piece that is used next
+  std::chrono::nanoseconds waited_for_packing_{0};
+  std::chrono::nanoseconds waited_for_copies_{0};
 };
 
 }  // namespace runnel

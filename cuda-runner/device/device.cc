@@ -7,6 +7,7 @@
 
 #include "cuda-runner/device/error.h"
 #include "cuda-runner/device/probe.h"
+#include "runner/system/start_times.h"
 
 namespace runnel {
 namespace {
@@ -57,10 +58,14 @@ std::string cuda_version_name(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-Result<Device> Device::open(int number) {
+Result<Device> Device::open(int number, StartTimes* times) {
+  const auto end_part = [times](const char* part) {
+    if (times != nullptr) times->end(part);
+  };
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0)
     return no_count(error);
+  end_part("driver");
   if (number < 0 || number >= count)
     return no_device("GPU " + std::to_string(number) + " does not exist; the last GPU is GPU " +
                      std::to_string(count - 1) + ".");
@@ -69,6 +74,8 @@ Result<Device> Device::open(int number) {
   cudaError_t error = cudaSetDevice(number);
   if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, number);
   if (error != cudaSuccess) return no_device(name + " does not answer: " + describe(error) + ".");
+
+  end_part("context");
 
   Device device;
   device.number_ = number;
@@ -88,6 +95,7 @@ Result<Device> Device::open(int number) {
                        std::to_string(device.compute_capability_) + ".");
     return no_device("A test kernel failed on " + full_name + ": " + describe(*failed) + ".");
   }
+  end_part("test kernel");
   return device;
 }
 

@@ -8,6 +8,8 @@
 
 namespace runnel {
 
+class StartTimes;
+
 // Volta is the first architecture with tensor cores and with threads of a warp that branch independently.
 inline constexpr int kMinMajor = 7;
 
@@ -18,7 +20,8 @@ class Device {
  public:
   // number: from 0 on, in the order of the driver. Runs a kernel on the device, which shows that it can be
   // used. Fails with kNoDevice; the message says what is missing and what to do.
-  static Result<Device> open(int number);
+  // times: gets those of the driver, the context and the kernel; may be null.
+  static Result<Device> open(int number, StartTimes* times = nullptr);
 
   int number() const { return number_; }
   const std::string& name() const { return name_; }

@@ -111,17 +111,13 @@ cudaError_t attend(const AttendInputs& in, uint32_t max_positions, Global<float>
   return compute_splits(in, max_positions, workspace, out, stream);
 }
 
-cudaError_t load_attend() {
-  constexpr KvType kTypes[] = {KvType::kF16, KvType::kF32, KvType::kQ8_0};
-  cudaError_t status = load_all(join_splits_kernel, make_ready_kernel);
-  for (const KvType type : kTypes) {
-    if (status != cudaSuccess) break;
-    status = with_kv_type(type, []<typename S>(S) {
-      const cudaError_t rows = load_attend_rows<S::kType>();
-      return rows == cudaSuccess ? load_attend_splits<S::kType>() : rows;
-    });
-  }
-  return status;
+cudaError_t load_attend(KvType type) {
+  const cudaError_t status = load_all(join_splits_kernel, make_ready_kernel);
+  if (status != cudaSuccess) return status;
+  return with_kv_type(type, []<typename S>(S) {
+    const cudaError_t rows = load_attend_rows<S::kType>();
+    return rows == cudaSuccess ? load_attend_splits<S::kType>() : rows;
+  });
 }
 
 }  // namespace runnel

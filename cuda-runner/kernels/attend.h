@@ -39,7 +39,7 @@ struct AttendInputs {
 cudaError_t attend(const AttendInputs& in, uint32_t max_positions, Global<float> workspace,
                    const ReadyRows& out, cudaStream_t stream);
 
-// Loads all kernels of attention: see load.h.
-cudaError_t load_attend();
+// Loads the kernels of attention over a cache of this type: see load.h.
+cudaError_t load_attend(KvType type);
 
 }  // namespace runnel

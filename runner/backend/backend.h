@@ -32,6 +32,7 @@
 namespace runnel {
 
 class MemoryFile;
+class StartTimes;
 
 // The size of the KV cache. It holds, for every token, K and V of num_layers layers with num_kv_heads heads
 // of head_dim values.
@@ -64,6 +65,9 @@ struct BackendOptions {
   // For a GPU: its number, and whether operations are launched one by one instead of by a graph.
   uint32_t gpu_device = 0;
   bool enforce_eager = false;
+  // For a GPU: takes the times of the parts of the start, and makes the backend tell stderr those of
+  // captures. Null: nobody asks.
+  std::shared_ptr<StartTimes> start_times = nullptr;
 };
 
 // Limits of one step.

@@ -121,6 +121,11 @@ void add_gpu_flags(CLI::App& command, EngineFlags& flags) {
                 "Launch each kernel by itself instead of in CUDA graphs")
       ->group(kDevices);
   command
+      .add_flag_callback(
+          "--start-times", [&flags] { flags.start_times = std::make_shared<StartTimes>(); },
+          "Print to stderr how long each part of the start took, and each capture of a graph")
+      ->group(kDebugging);
+  command
       .add_option("--gpu-memory-utilization", flags.gpu_memory_utilization,
                   "Share of the device's memory for everything on it, other programs included, in place of "
                   "--kv-cache-bytes: the KV cache gets what is left")

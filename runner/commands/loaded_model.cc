@@ -139,9 +139,14 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
   if (const auto checked = check_block_size(flags.block_size); !checked.ok()) return checked.error();
   Result<ModelFile> file = read_model_file(flags, opened);
   if (!file.ok()) return file.error();
+  const auto end_part = [&](const char* part) {
+    if (flags.start_times != nullptr) flags.start_times->end(part);
+  };
+  end_part("model file");
   const Result<MemoryPlan> plan = plan_with_kept(flags, *file, *backend);
   if (!plan.ok()) return plan.error();
   if (const auto shortage = shortage_of(*plan)) return *shortage;
+  end_part("plan");
   const StepLimits limits{.max_rows = flags.max_num_batched_tokens, .max_head_rows = kMaxHeadRows};
   Result<std::unique_ptr<Model>> model =
       load_model(*file, flags.architecture, plan->max_model_len, *backend, limits, progress);
@@ -158,6 +163,9 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
     shape.memory = kv->blocks().data();
   }
   if (const auto allocated = backend->allocate_kv(shape); !allocated.ok()) return allocated.error();
+  end_part("KV cache");
+  if (flags.start_times != nullptr)
+    std::fprintf(stderr, "The model was loaded in %s\n", flags.start_times->text().c_str());
 
   const EngineConfig engine_config{.max_model_len = plan->max_model_len,
                                    .scheduler = {.max_num_batched_tokens = flags.max_num_batched_tokens,

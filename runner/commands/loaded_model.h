@@ -18,6 +18,7 @@
 #include "runner/models/registry.h"
 #include "runner/result.h"
 #include "runner/system/memory_file.h"
+#include "runner/system/start_times.h"
 
 namespace runnel {
 
@@ -77,9 +78,11 @@ struct EngineFlags {
   std::shared_ptr<MemoryFile> weights_file = nullptr;  // by open_weights_file()
   uint32_t gpu_device = 0;
   bool enforce_eager = false;
+  std::shared_ptr<StartTimes> start_times = nullptr;  // null: they are not printed
 
   BackendOptions backend_options() const {
-    return {num_threads, kv_cache_type, isa, activations, weights_file, gpu_device, enforce_eager};
+    return {num_threads,  kv_cache_type, isa,           activations,
+            weights_file, gpu_device,    enforce_eager, start_times};
   }
   // Sets weights_file as share_weights and weights_fd say, for the next backend_options(). Must be called
   // before the sandbox is entered. Fails as MemoryFile::inherit() does. If the system has no files in

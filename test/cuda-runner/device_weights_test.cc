@@ -33,7 +33,7 @@ struct Stack {
       matrices.push_back(std::make_unique<Matrix>(type, rows, rng));
       tensors.push_back(matrices.back()->tensor);
     }
-    weights.emplace(*DeviceWeights::create(stream));
+    weights.emplace(*DeviceWeights::create(stream, 2));
     handle = *weights->add_matrix(tensors);
   }
 
@@ -80,7 +80,7 @@ TEST_CASE("device weights: each stacked matrix has the weights of one that is al
     uint32_t first_row = 0;
     uint64_t bytes = 0;
     for (const TensorView& tensor : stack.tensors) {
-      DeviceWeights alone = *DeviceWeights::create(stack.stream);
+      DeviceWeights alone = *DeviceWeights::create(stack.stream, 2);
       const WeightHandle handle = *alone.add_matrix({&tensor, 1});
       stack.stream.synchronize();
       const auto num_rows = static_cast<uint32_t>(tensor.rows());

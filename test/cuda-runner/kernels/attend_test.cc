@@ -216,7 +216,7 @@ TEST_CASE("attend: captured once, it is right wherever the rows are when it runs
   const DeviceReady out(stream, 64, 2);
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t captured = nullptr;
-  require_success(load_attend());
+  require_success(load_attend(KvType::kF16));
   require_success(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   require_success(attend({shape, kLayer, 2, step.view(), {in.view(), sequences.qkv_stride()}, sequences.kv()},
                          kMaxPositions, workspace.view(), out.view(), stream));
