@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda-runner/emulator/async_copies.h"
+#include "cuda-runner/emulator/counters.h"
 #include "cuda-runner/emulator/fault.h"
 #include "cuda-runner/emulator/fiber.h"
 #include "cuda-runner/emulator/settings.h"
@@ -175,6 +176,7 @@ bool Block::run(const Launch& launch, const uint3& index, uint64_t seed) {
   forget_copies();
   enter(threads_[seed % num_threads_], outside_, false);
   running_ = nullptr;
+  if (counters != nullptr) counters->end_block(launch.kernel);
   return !is_abandoned_;
 }
 

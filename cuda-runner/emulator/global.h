@@ -7,6 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "cuda-runner/emulator/counters.h"
 #include "cuda-runner/emulator/device_memory.h"
 #include "cuda-runner/emulator/element.h"
 #include "cuda-runner/emulator/fault.h"
@@ -85,6 +86,9 @@ class Global {
         if (const auto race = records[byte].read(is_read_only); race != emulator::Race::kNothing) [[unlikely]]
           report("reads", from, byte, race, index);
     }
+    if (emulator::counters != nullptr) [[unlikely]]
+      emulator::counters->add_load(from, sizeof(V), !emulator::is_any_written_by_kernel(from, sizeof(V)),
+                                   index.place);
     V value;
     std::memcpy(static_cast<void*>(&value), from, sizeof(V));
     return value;

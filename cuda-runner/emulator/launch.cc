@@ -6,6 +6,7 @@
 
 #include "cuda-runner/emulator/block.h"
 #include "cuda-runner/emulator/call.h"
+#include "cuda-runner/emulator/counters.h"
 #include "cuda-runner/emulator/launch_bounds.h"
 
 namespace runnel::emulator {
@@ -63,6 +64,7 @@ void run_launch(const Launch& launch, uint64_t order_seed) {
   const uint64_t num_blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   // Visits every block once: the step and the number of blocks have no common divisor.
   now.launch_epoch = now.epoch + 1;
+  if (counters != nullptr) counters->begin_launch(launch.kernel);
   Random random(order_seed);
   uint64_t block = random.next() % num_blocks;
   uint64_t step = random.next() % num_blocks;

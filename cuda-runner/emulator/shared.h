@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "cuda-runner/emulator/access_record.h"
+#include "cuda-runner/emulator/counters.h"
 #include "cuda-runner/emulator/element.h"
 #include "cuda-runner/emulator/fault.h"
 
@@ -79,6 +80,8 @@ class Shared {
           "%s element %zu of shared memory of %zu elements of %zu bytes, at an address that is no "
           "multiple of %zu",
           what, index.value, N, sizeof(T), alignof(V));
+    if (emulator::counters != nullptr) [[unlikely]]
+      emulator::counters->add_shared(index.value * sizeof(T), sizeof(V), index.place);
   }
 
   [[noreturn, gnu::noinline]] void report(const char* what, const emulator::Index& index, size_t element,

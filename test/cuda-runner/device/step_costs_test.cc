@@ -1,0 +1,94 @@
+// What a decode step costs on the device, as far as the emulator can count it: launches, and the bytes,
+// sectors and turns of memory that its products take.
+#include <algorithm>
+
+#include "cuda-runner/cuda_backend.h"
+#include "cuda-runner/emulator/counters.h"
+#include "cuda-runner/emulator/settings.h"
+#include "cuda-runner/packed_tensor.h"
+#include "test/fixtures/model_harness.h"
+#include "test/fixtures/tiny_llama.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+
+constexpr const char* kProducts = "multiply";
+
+// Computes steps of one token for each of num_rows sequences, and counts what kernels with this in their name
+// do in the last one.
+class Steps {
+ public:
+  explicit Steps(const TinyLlama& model) : file_(write_tiny_llama(model).bytes()) {
+    emulator::start(emulator::settings_from_environment());
+  }
+
+  emulator::Counts counts(uint32_t num_rows, std::string_view kernels) const {
+    constexpr uint32_t kSteps = 3;  // eager, captured as a graph, and a launch of the graph
+    ModelHarness harness(file_.path(), make_cuda_backend({}), 16, 0);
+    std::vector<HarnessStream> streams(num_rows);
+    std::vector<ModelHarness::Share> shares;
+    for (HarnessStream& stream : streams) {
+      stream.token_ids.assign(kSteps, 1);
+      shares.push_back({&stream, 1});
+    }
+    for (uint32_t step = 1; step < kSteps; ++step) harness.step(shares);
+    const emulator::Counters counters;
+    harness.step(shares);
+    return counters.of(kernels);
+  }
+  // The bytes that all matrices have on the device. The head multiplies by the table of embeddings.
+  uint64_t matrix_bytes() const {
+    uint64_t bytes = 0;
+    const Result<ModelFile> file = ModelFile::open(file_.path());
+    for (const TensorView& tensor : file->tensors()) {
+      if (tensor.num_dims != 2) continue;
+      const PackedTensor packed({&tensor, 1});
+      bytes += packed.num_tiles() *
+               (sizeof(uint32_t) * packed.num_quant_words() + sizeof(uint16_t) * packed.num_scales());
+    }
+    return bytes;
+  }
+
+ private:
+  TemporaryFile file_;
+};
+
+TEST_CASE("step costs: a layer of a decode step takes no more than 9 launches, and what is around them 4") {
+  for (const uint32_t num_rows : {1u, 9u, 70u}) {
+    CAPTURE(num_rows);
+    const uint64_t two_layers = Steps({.num_layers = 2}).counts(num_rows, "").launches;
+    const uint64_t three_layers = Steps({.num_layers = 3}).counts(num_rows, "").launches;
+    const uint64_t layer = three_layers - two_layers;
+    CHECK(layer <= 9);
+    CHECK(two_layers - 2 * layer <= 4);  // embeddings, angles, and the norm and the product of the head
+  }
+}
+
+TEST_CASE("step costs: products load each weight once, and lanes do not wait for each other's banks") {
+  using enum TensorType;
+  struct Case {
+    TensorType type;
+    double bytes;    // that are loaded for each byte of weights, at most
+    double sectors;  // with the rest of the sectors that they lie in
+  };
+  const Case cases[] = {{kQ4_0, 1, 1}, {kQ4_1, 1, 1.2}, {kQ8_0, 1, 1}, {kF16, 1, 1}, {kQ4_K, 1.3, 1.5}};
+  for (const auto& [type, bytes, sectors] : cases) {
+    CAPTURE(type_name(type));
+    const Steps steps({.matrix_type = type, .num_layers = 1, .hidden = 256, .ffn = 512});
+    const auto stored = static_cast<double>(steps.matrix_bytes());
+    for (const uint32_t num_rows : {1u, 2u, 4u, 8u}) {
+      CAPTURE(num_rows);
+      const emulator::Counts counts = steps.counts(num_rows, kProducts);
+      CHECK(static_cast<double>(counts.constant_bytes) >= stored);
+      CHECK(static_cast<double>(counts.constant_bytes) <= bytes * stored);
+      CHECK(static_cast<double>(32 * counts.constant_sectors) <= sectors * stored);
+      CHECK(counts.shared_turns == counts.least_shared_turns);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace runnel
