@@ -18,7 +18,8 @@ Result<DeviceLogitRows> DeviceLogitRows::allocate(uint32_t max_rows, uint32_t wi
   const size_t num_logits = size_t{max_rows} * vocab_size;
   const Result<void> allocated =
       allocate_all("logits", Wanted{rows.logits_, num_logits}, Wanted{rows.chosen_, max_rows},
-                   Wanted{rows.host_logits_, num_logits}, Wanted{rows.host_chosen_, max_rows});
+                   Wanted{rows.host_logits_, size_t{std::min(max_rows, kMaxHostLogitRows)} * vocab_size},
+                   Wanted{rows.host_chosen_, max_rows});
   if (!allocated) return allocated.error();
   return rows;
 }
@@ -45,10 +46,19 @@ void DeviceLogitRows::choose(std::span<const HeadRow> rows) {
 
 void DeviceLogitRows::launch() {
   sampler_.launch(rows_, std::as_const(logits_).view(), *stream_);
-  for (uint32_t row = 0; row < rows_.size(); ++row) {
-    is_awaited_ |= rows_[row].draw || rows_[row].wants_logits;
-    if (rows_[row].wants_logits) stream_->download(host_row(row), logits_, size_t{row} * vocab_size_);
+  is_awaited_ =
+      fetch(0) || std::ranges::any_of(rows_, [](const HeadRow& row) { return row.draw.has_value(); });
+}
+
+bool DeviceLogitRows::fetch(uint32_t first) {
+  fetched_.clear();
+  for (uint32_t row = first; row < rows_.size() && fetched_.size() < kMaxHostLogitRows; ++row) {
+    if (!rows_[row].wants_logits) continue;
+    const size_t place = fetched_.size() * vocab_size_;
+    stream_->download(host_logits_.span().subspan(place, vocab_size_), logits_, size_t{row} * vocab_size_);
+    fetched_.push_back(row);
   }
+  return !fetched_.empty();
 }
 
 void DeviceLogitRows::wait() {
@@ -67,7 +77,14 @@ std::span<const std::optional<uint32_t>> DeviceLogitRows::drawn() {
 std::span<const float> DeviceLogitRows::row(uint32_t index) {
   CHECK(index < rows_.size() && rows_[index].wants_logits);
   wait();
-  return host_row(index);
+  auto found = std::ranges::lower_bound(fetched_, index);
+  if (found == fetched_.end() || *found != index) {
+    fetch(index);
+    stream_->synchronize();
+    found = fetched_.begin();
+  }
+  const auto place = static_cast<size_t>(found - fetched_.begin());
+  return host_logits_.span().subspan(place * vocab_size_, vocab_size_);
 }
 
 }  // namespace runnel

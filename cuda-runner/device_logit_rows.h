@@ -16,6 +16,9 @@
 
 namespace runnel {
 
+// Limit of the rows that are on the host at the same time. More rows come in groups.
+inline constexpr uint32_t kMaxHostLogitRows = 32;
+
 class DeviceLogitRows final : public LogitRows {
  public:
   // width: values in a row that the output matrix multiplies. The stream must outlive the result. Fails with
@@ -44,9 +47,9 @@ class DeviceLogitRows final : public LogitRows {
 
  private:
   void wait();
-  std::span<float> host_row(uint32_t row) {
-    return host_logits_.span().subspan(size_t{row} * vocab_size_, vocab_size_);
-  }
+  // Starts to copy the logits of rows with wants_logits, from row `first` on, as many as there is room for.
+  // Returns whether there are any.
+  bool fetch(uint32_t first);
 
   DeviceLogitRows(Stream& stream, DeviceActivation input, DeviceSampler sampler)
       : stream_(&stream), input_(std::move(input)), sampler_(std::move(sampler)) {}
@@ -57,7 +60,8 @@ class DeviceLogitRows final : public LogitRows {
   PinnedBuffer<uint32_t> host_chosen_;
   DeviceBuffer<uint32_t> chosen_;    // (max_rows)
   DeviceBuffer<float> logits_;       // (max_rows, vocab_size)
-  PinnedBuffer<float> host_logits_;  // written only for rows with wants_logits
+  PinnedBuffer<float> host_logits_;  // (max_rows, vocab_size), at most kMaxHostLogitRows rows
+  std::vector<uint32_t> fetched_;    // the rows that are in host_logits_, in order
   std::vector<HeadRow> rows_;
   DeviceSampler sampler_;
   std::vector<std::optional<uint32_t>> drawn_;

@@ -13,7 +13,7 @@ namespace {
 // The numbers of elements of a sampler's buffers.
 struct Sizes {
   Sizes(uint32_t max_draws, uint32_t vocab_size, size_t max_list_words)
-      : draws(max_draws), gathered(size_t{max_draws} * kMaxGathered) {
+      : draws(max_draws), gathered(size_t{max_draws} * room_for_gathered(vocab_size)) {
     const size_t of_draw = DrawLists::max_words(vocab_size);
     words = std::min(max_draws * of_draw, std::max(of_draw, max_list_words));
     for (uint32_t count = 1; count <= max_draws; ++count)

@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kChunkThreads) gather_kernel(DrawInputs in, Dr
   const size_t first_bin = static_cast<size_t>(blockIdx.y) * gridDim.x * kDrawBins;
   const KeptBins kept = memory.totals.find(work.bins.from(first_bin, gridDim.x * kDrawBins), chunk);
   if (blockIdx.x == 0 && threadIdx.x == 0) work.counts[blockIdx.y] = {kept.weight, kept.count};
-  if (kept.count > kMaxGathered) return;
+  if (kept.count > room_for_gathered(in.vocab_size)) return;
   const Distances distances{logit_of(first.key)};
   const float least = distances.floor_of(kept.last, chunk.temperature);
   const auto is_kept = [&](double logit) {
@@ -157,7 +157,8 @@ __global__ void __launch_bounds__(kChunkThreads) gather_kernel(DrawInputs in, Dr
   };
   uint32_t count = 0;
   chunk.for_each(least, [&](double logit, uint32_t) { count += is_kept(logit) ? 1 : 0; });
-  size_t place = static_cast<size_t>(blockIdx.y) * kMaxGathered + kept.before + memory.sums.before(count);
+  size_t place = static_cast<size_t>(blockIdx.y) * room_for_gathered(in.vocab_size) + kept.before +
+                 memory.sums.before(count);
   chunk.for_each(least, [&](double logit, uint32_t id) {
     if (!is_kept(logit)) return;
     work.gathered_logits[place] = logit;
@@ -235,13 +236,12 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
     if (kind == DrawKind::kNoise) chosen = largest_of(work.winners, index, num_chunks, memory.first);
     if (kind == DrawKind::kBounds) {
       const GatheredCount gathered = work.counts[index];
-      const size_t place = static_cast<size_t>(index) * kMaxGathered;
-      const Gathered candidates{work.gathered_logits.from(place, kMaxGathered),
-                                work.gathered_ids.from(place, kMaxGathered),
+      const uint32_t room = room_for_gathered(in.vocab_size);
+      const size_t place = static_cast<size_t>(index) * room;
+      const Gathered candidates{work.gathered_logits.from(place, room), work.gathered_ids.from(place, room),
                                 static_cast<uint32_t>(gathered.count)};
-      chosen = gathered.count <= kMaxGathered
-                   ? draw_among(candidates, row.draw, first, gathered.weight, memory)
-                   : draw_among(row, row.draw, first, gathered.weight, memory);
+      chosen = gathered.count <= room ? draw_among(candidates, row.draw, first, gathered.weight, memory)
+                                      : draw_among(row, row.draw, first, gathered.weight, memory);
     }
   }
   if (threadIdx.x == 0) drawn[index] = chosen.id();

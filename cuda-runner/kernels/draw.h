@@ -78,6 +78,9 @@ struct GatheredCount {
 // At most this many candidates of a draw are copied. If top_k and top_p may keep more, `choose` reads the
 // whole row again, about eight times.
 inline constexpr uint32_t kMaxGathered = 8192;
+__host__ __device__ constexpr uint32_t room_for_gathered(uint32_t vocab_size) {
+  return vocab_size < kMaxGathered ? vocab_size : kMaxGathered;
+}
 
 // Working memory of draws.
 struct DrawWorkspace {
@@ -85,8 +88,8 @@ struct DrawWorkspace {
   Global<Rank> winners;            // (draws, chunks): the largest with noise
   Global<DrawBin> bins;            // (draws, chunks, kDrawBins)
   Global<GatheredCount> counts;    // (draws)
-  Global<double> gathered_logits;  // (draws, kMaxGathered)
-  Global<uint32_t> gathered_ids;   // (draws, kMaxGathered)
+  Global<double> gathered_logits;  // (draws, room_for_gathered)
+  Global<uint32_t> gathered_ids;   // (draws, room_for_gathered)
 };
 
 // The result if the logits of the row are not all finite.

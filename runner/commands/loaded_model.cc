@@ -70,9 +70,14 @@ void EngineFlags::set_gpu_defaults() {
   mixed_prefill_tokens = 256;
   // A step of one stream of an 8B model with 4 bits takes some 2 ms on an H100, and a row of a prompt a 25th.
   rows_of_weights = 64;
+  has_one_head = true;
   block_size = 64;
   // A graph cannot replace a step with drafts.
   speculation = false;
+}
+
+uint32_t EngineFlags::max_head_rows() const {
+  return has_one_head ? std::clamp(max_num_seqs, kMaxHeadRows, kMaxGpuHeadRows) : kMaxHeadRows;
 }
 
 Result<void> EngineFlags::open_weights_file() {
@@ -147,7 +152,7 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
   if (!plan.ok()) return plan.error();
   if (const auto shortage = shortage_of(*plan)) return *shortage;
   end_part("plan");
-  const StepLimits limits{.max_rows = flags.max_num_batched_tokens, .max_head_rows = kMaxHeadRows};
+  const StepLimits limits{.max_rows = flags.max_num_batched_tokens, .max_head_rows = flags.max_head_rows()};
   Result<std::unique_ptr<Model>> model =
       load_model(*file, flags.architecture, plan->max_model_len, *backend, limits, progress);
   if (!model.ok()) return model.error();
@@ -180,7 +185,8 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
                                                  .window = config.sliding_window,
                                                  .kv_index = kv ? &kv->index() : nullptr,
                                                  .kv_sources = kv ? flags.kv_sources.get() : nullptr},
-                                   .num_mask_threads = flags.num_threads};
+                                   .num_mask_threads = flags.num_threads,
+                                   .max_head_rows = flags.max_head_rows()};
   auto engine = std::make_unique<Engine>(**model, engine_config);
   return LoadedModel{.kv_memory = std::move(kv),
                      .kv_sources = flags.kv_sources,

@@ -46,7 +46,10 @@ struct EngineFlags {
   uint32_t max_num_batched_tokens = 256;
   bool mixed_batches = true;
   uint32_t mixed_prefill_tokens = 24;
-  uint32_t rows_of_weights = kRowsOfWeights;  // see SchedulerConfig; set by the kind of device, not by a flag
+  // These are set by the kind of device, not by flags: see SchedulerConfig; and whether the logits of all
+  // sequences of a step are computed at once.
+  uint32_t rows_of_weights = kRowsOfWeights;
+  bool has_one_head = false;
   bool speculation = true;
   uint32_t block_size = 32;
   uint64_t kv_cache_bytes = 0;  // 0: a share of what is left, see memory_plan.cc
@@ -80,6 +83,8 @@ struct EngineFlags {
   bool enforce_eager = false;
   std::shared_ptr<StartTimes> start_times = nullptr;  // null: they are not printed
 
+  // See EngineConfig.
+  uint32_t max_head_rows() const;
   BackendOptions backend_options() const {
     return {num_threads,  kv_cache_type, isa,           activations,
             weights_file, gpu_device,    enforce_eager, start_times};

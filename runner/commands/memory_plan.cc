@@ -94,7 +94,7 @@ class CacheSizes {
     shape.num_blocks = num_blocks;
     shape.max_positions = context_of(num_blocks);
     return backend_.step_memory(
-        spec_, {.max_rows = flags_.max_num_batched_tokens, .max_head_rows = kMaxHeadRows}, shape);
+        spec_, {.max_rows = flags_.max_num_batched_tokens, .max_head_rows = flags_.max_head_rows()}, shape);
   }
   // Of the cache and of a step. step_of must have succeeded before.
   uint64_t bytes_of(uint32_t num_blocks) const {

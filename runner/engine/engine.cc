@@ -141,12 +141,13 @@ StepOutput Engine::compute(const Plan& plan, const DuringStep& during_step) {
   StepOutput output;
   for (const Sequence* sequence : masked)
     if (sequence->mask_is_late) output.late.push_back(sequence->request_id);
-  for (size_t begin = 0; begin < wanted.size(); begin += kMaxHeadRows) {
-    const size_t count = std::min<size_t>(kMaxHeadRows, wanted.size() - begin);
+  const size_t max_head_rows = config_.max_head_rows;
+  for (size_t begin = 0; begin < wanted.size(); begin += max_head_rows) {
+    const size_t count = std::min(max_head_rows, wanted.size() - begin);
     use_rows(std::span(wanted).subspan(begin, count), during_step, output);
   }
-  for (size_t begin = 0; begin < states.size(); begin += kMaxHeadRows) {
-    const size_t count = std::min<size_t>(kMaxHeadRows, states.size() - begin);
+  for (size_t begin = 0; begin < states.size(); begin += max_head_rows) {
+    const size_t count = std::min(max_head_rows, states.size() - begin);
     use_states(std::span(states).subspan(begin, count), during_step, output);
   }
   settle(plan, output);

@@ -32,11 +32,14 @@ constexpr uint32_t kMaxRequests = 1024;
 constexpr uint64_t kMaxHeldTokens = uint64_t{1} << 22;
 // Limit of the rows whose logits the model computes in one call; bounds the memory of logits.
 constexpr uint32_t kMaxHeadRows = 32;
+// The same for a GPU, which reads the output matrix for each call, and waits at its end.
+constexpr uint32_t kMaxGpuHeadRows = 256;
 
 struct EngineConfig {
   uint32_t max_model_len;  // tokens of prompt and answer together
   SchedulerConfig scheduler;
   uint32_t num_mask_threads = 2;
+  uint32_t max_head_rows = kMaxHeadRows;
 };
 
 // How a request came to the first token that this engine drew for it.
@@ -92,12 +95,12 @@ struct EngineCounts {
 
 class Engine {
  public:
-  // Called while a step computes: between two layers, and for each group of kMaxHeadRows rows of logits or
+  // Called while a step computes: between two layers, and for each group of max_head_rows rows of logits or
   // hidden states. For logits, the call comes before the wait for them, since a device may still be
   // computing.
   using DuringStep = std::function<void()>;
 
-  // The model must outlive the engine. It must be made for max_num_batched_tokens rows, kMaxHeadRows rows of
+  // The model must outlive the engine. It must be made for max_num_batched_tokens rows, max_head_rows rows of
   // logits, and the scheduler's blocks.
   // masks: null for MaskThreads.
   Engine(Model& model, const EngineConfig& config, SteadyClock now = std::chrono::steady_clock::now,
@@ -188,9 +191,9 @@ class Engine {
   // Removes the sequence from everything but sequences_.
   void finish(Sequence& sequence);
   void cut_cancelled(Batch& batch) const;
-  // group has at most kMaxHeadRows rows.
+  // group has at most max_head_rows rows.
   void use_rows(std::span<const WantedRow> group, const DuringStep& during_step, StepOutput& output);
-  // group has at most kMaxHeadRows rows.
+  // group has at most max_head_rows rows.
   void use_states(std::span<const WantedState> group, const DuringStep& during_step, StepOutput& output);
   ScoredToken score(Sequence& sequence, uint32_t index, std::span<const float> logits) const;
   void settle(const Plan& plan, StepOutput& output);

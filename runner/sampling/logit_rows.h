@@ -34,7 +34,8 @@ class LogitRows {
   // What Sampler draws from the logits of each row. Nothing if no draw was asked for, or if the logits are
   // not all finite. Waits for the device.
   virtual std::span<const std::optional<uint32_t>> drawn() = 0;
-  // The logits of a row (vocab_size) on the host. The row must have wants_logits. Waits for the device.
+  // The logits of a row (vocab_size) on the host, valid until the next call. The row must have wants_logits.
+  // Waits for the device.
   virtual std::span<const float> row(uint32_t index) = 0;
 };
 

@@ -36,6 +36,16 @@ TEST_CASE_FIXTURE(DefaultsFixture, "GPU defaults: 256 requests take part in a st
   CHECK(step_of(300, 2).sequences.size() == 256);
 }
 
+TEST_CASE_FIXTURE(DefaultsFixture, "GPU defaults: the tokens of all sequences of a step come from one head") {
+  REQUIRE(loaded->ok());
+  const Plan plan = step_of(256, 2);
+  uint32_t num_calls = 0;
+  const StepOutput output = (*loaded)->engine->compute(plan, [&] { ++num_calls; });
+  CHECK(output.tokens.size() == 256);
+  // Between two layers each, and once before the wait for the head.
+  CHECK(num_calls == (*loaded)->model->config().num_layers - 1 + 1);
+}
+
 TEST_CASE_FIXTURE(DefaultsFixture, "GPU defaults: a prompt beside a single stream gets most of 256 rows") {
   REQUIRE(loaded->ok());
   Engine& engine = *(*loaded)->engine;

@@ -239,6 +239,13 @@ TEST_CASE("model: tokens sampled on the device match the logits that the host re
   LogitRows& logits = harness.model().logits(head_rows);
   CHECK(std::ranges::equal(logits.drawn(), wanted));
   for (uint32_t i = 0; i < rows.size(); ++i) CHECK(std::ranges::equal(logits.row(i), stream.logits[rows[i]]));
+
+  // More rows than are on the host at a time, which are read backwards.
+  std::vector<HeadRow> all_rows;
+  for (uint32_t row = 0; row < 40; ++row) all_rows.push_back({.row = row, .wants_logits = row % 8 != 3});
+  LogitRows& many = harness.model().logits(all_rows);
+  for (uint32_t row = 40; row-- > 0;)
+    if (row % 8 != 3) CHECK(std::ranges::equal(many.row(row), stream.logits[row]));
 }
 
 }  // namespace
