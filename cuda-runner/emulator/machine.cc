@@ -18,6 +18,7 @@ void Machine::start(const Settings& new_settings) {
   pinned.clear();
   device_memory.reset(settings.memory_bytes, settings.finds_races);
   loaded_kernels.clear();
+  contexts.clear();
   num_launches = 0;
   last_error = cudaSuccess;
   forget_fault();

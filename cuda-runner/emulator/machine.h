@@ -70,6 +70,7 @@ struct Machine {
   Handles<CUgraph_st> graphs;
   Handles<CUgraphExec_st> executables;
   std::set<const void*> loaded_kernels;
+  std::set<int> contexts;  // numbers of the devices that have one
   uint64_t num_launches = 0;
   cudaError_t last_error = cudaSuccess;
 };

@@ -64,7 +64,11 @@ cudaError_t cudaGetDevice(int* device) {
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return call([&](Machine& machine) { return check_device(machine, device); });
+  return call([&](Machine& machine) {
+    const cudaError_t error = check_device(machine, device);
+    if (error == cudaSuccess) machine.contexts.insert(device);
+    return error;
+  });
 }
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {

@@ -13,6 +13,8 @@
 namespace runnel::emulator {
 namespace {
 
+constexpr uint32_t kMaxDevices = 8;
+
 template <typename Integer>
 void take(const char* name, Integer& setting, Integer largest = std::numeric_limits<Integer>::max()) {
   const std::string variable = std::string("RUNNEL_EMULATOR_") + name;
@@ -34,7 +36,7 @@ void take(const char* name, Integer& setting, Integer largest = std::numeric_lim
 
 Settings settings_from_environment() {
   Settings settings;
-  take("DEVICES", settings.num_devices, 1u);
+  take("DEVICES", settings.num_devices, kMaxDevices);
   take("COMPUTE_CAPABILITY", settings.compute_capability);
   take("MEMORY_BYTES", settings.memory_bytes);
   take("DRIVER_VERSION", settings.driver_version);

@@ -7,7 +7,8 @@
 namespace runnel::emulator {
 
 struct Settings {
-  uint32_t num_devices = 1;  // or 0
+  // They have one memory, as only one is used by a process.
+  uint32_t num_devices = 1;
   uint32_t compute_capability = 90;
   uint64_t memory_bytes = uint64_t{4} << 30;
   // A version below CUDART_VERSION is too old; 0 means that there is no driver.

@@ -47,11 +47,12 @@ export function chooseLauncher(config: LaunchConfig, { log, moveBack }: ChooseOp
     if (isFallback) log(fallbackEvent(reason));
     return { command: cpuCommand, status: () => ({ requested, isFallback, reason }) };
   }
+  const gpuDevice = config['gpu-device'] ?? 0;
   const cuda = {
     command: (...[slot, cache]: Parameters<RunnerLauncher['command']>) =>
       runnerCommand('cuda', config, slot, cache),
-    gpuDevice: config['gpu-device'] ?? 0,
-    inquiry: new DeviceInquiry(file),
+    gpuDevice,
+    inquiry: new DeviceInquiry(file, gpuDevice),
     log,
   };
   return requested === 'cuda'

@@ -65,8 +65,10 @@ function textOf({
 const DEVICE_NAMES = { cpu: 'the CPU', cuda: 'a CUDA device' };
 
 function deviceText({ name, compute_capability, memory_bytes, free_bytes, usable, reason }: Device): string {
-  const facts = `${name}, compute capability ${compute_capability}, ${gigabytes(memory_bytes)}, ${gigabytes(free_bytes)} free`;
-  return usable ? facts : `${facts}; cannot be used: ${reason ?? 'no kernel runs on it.'}`;
+  const facts = `${name}, compute capability ${compute_capability}, ${gigabytes(memory_bytes)}`;
+  if (usable === null || free_bytes === null) return `${facts}; not asked`;
+  const free = `${facts}, ${gigabytes(free_bytes)} free`;
+  return usable ? free : `${free}; cannot be used: ${reason ?? 'no kernel runs on it.'}`;
 }
 
 function gigabytes(bytes: number): string {

@@ -56,6 +56,7 @@ async function kindOf(config: RunnerConfig): Promise<'cpu' | 'cuda'> {
   if (requested === 'cuda') return 'cuda';
   const file = config['cuda-runner'];
   if (notRunnable(file) !== undefined) return 'cpu';
-  const devices = await new DeviceInquiry(file).ask(new AbortController().signal);
-  return typeof usableDevice(devices, config['gpu-device'] ?? 0) === 'string' ? 'cpu' : 'cuda';
+  const device = config['gpu-device'] ?? 0;
+  const devices = await new DeviceInquiry(file, device).ask(new AbortController().signal);
+  return typeof usableDevice(devices, device) === 'string' ? 'cpu' : 'cuda';
 }

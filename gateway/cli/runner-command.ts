@@ -69,6 +69,7 @@ export function runnerCommand(
     pass('gpu-device');
     pass('gpu-memory-utilization');
     if (config['enforce-eager'] === 'on') args.push('--enforce-eager');
+    args.push('--start-times');
   }
   for (const name of PASSED_ON) pass(name);
   if (cache?.kind === kind && CACHE_SIZES[kind].every((name) => config[name] === undefined))

@@ -9,7 +9,6 @@
 namespace runnel {
 namespace {
 
-constexpr uint32_t kMaxGpuDevice = 255;
 constexpr int kMaxDescriptor = 1 << 20;
 constexpr uint32_t kMaxRunners = 16;
 constexpr double kMinUtilization = 0.001;
@@ -112,10 +111,7 @@ void add_cpu_flags(CLI::App& command, EngineFlags& flags) {
 
 void add_gpu_flags(CLI::App& command, EngineFlags& flags) {
   refuse_weights_file_flags(command);
-  command.add_option("--gpu-device", flags.gpu_device, "Number of the GPU, as `devices` lists it")
-      ->check(CLI::Range(0u, kMaxGpuDevice))
-      ->capture_default_str()
-      ->group(kDevices);
+  add_gpu_device_flag(command, flags);
   command
       .add_flag("--enforce-eager", flags.enforce_eager,
                 "Launch each kernel by itself instead of in CUDA graphs")
@@ -125,6 +121,12 @@ void add_gpu_flags(CLI::App& command, EngineFlags& flags) {
           "--start-times", [&flags] { flags.start_times = std::make_shared<StartTimes>(); },
           "Print to stderr how long each part of the start took, and each capture of a graph")
       ->group(kDebugging);
+  command
+      .add_option("--await-free-bytes", flags.await_free_bytes,
+                  "Wait until the device has this many free bytes, 10 s at most: what a dead runner held")
+      ->type_name("BYTES")
+      ->check(kWholeNumber)
+      ->group(kKvCache);
   command
       .add_option("--gpu-memory-utilization", flags.gpu_memory_utilization,
                   "Share of the device's memory for everything on it, other programs included, in place of "
@@ -137,6 +139,19 @@ void add_gpu_flags(CLI::App& command, EngineFlags& flags) {
 }
 
 }  // namespace
+
+CLI::Option* add_gpu_device_flag(CLI::App& command, EngineFlags& flags) {
+  return command
+      .add_option_function<std::string>(
+          "--gpu-device",
+          [&flags](const std::string& text) {
+            flags.gpu_device = or_throw("--gpu-device", gpu_number_from(text));
+          },
+          "Number of the GPU, as `devices` lists it")
+      ->type_name("N")
+      ->default_str(std::to_string(flags.gpu_device))
+      ->group(kDevices);
+}
 
 void add_device_flags(CLI::App& command, EngineFlags& flags, bool uses_gpu) {
   add_activations_flag(command, flags, uses_gpu);

@@ -42,6 +42,8 @@ CLI::Option* add_prompt_flag(CLI::App& command, std::vector<uint32_t>& ids);
 CLI::Option* add_num_seqs_flag(CLI::App& command, EngineFlags& flags);
 void add_model_flags(CLI::App& command, Flags& flags);
 void add_engine_flags(CLI::App& command, EngineFlags& flags, bool uses_gpu);
+// Also for the command that lists the devices.
+CLI::Option* add_gpu_device_flag(CLI::App& command, EngineFlags& flags);
 // The flags of the device, and those of what lies in its memory. Follows add_engine_flags().
 void add_device_flags(CLI::App& command, EngineFlags& flags, bool uses_gpu);
 // What draws choose from, for commands that draw.

@@ -10,6 +10,8 @@
 namespace runnel {
 namespace {
 
+constexpr uint32_t kMaxGpuDevice = 255;
+
 Error bad_value(const std::string& sentence) {
   return Error{ExitCode::kUsage, sentence};
 }
@@ -41,6 +43,16 @@ Result<uint32_t> kvcache_blocks_from(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (error == std::errc() && end == text.data() + text.size() && count > 0) return count;
   return bad_value(text + " is neither -1 nor a whole number from 1 to 4294967295");
+}
+
+Result<uint32_t> gpu_number_from(const std::string& text) {
+  if (text == "-1" || text == "cpu")
+    return bad_value(text +
+                     " is the CPU, where cpu-runner computes; here it is the number of a GPU, from 0 on");
+  uint32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size() && number <= kMaxGpuDevice) return number;
+  return bad_value(text + " is not a whole number from 0 to " + std::to_string(kMaxGpuDevice));
 }
 
 Result<TensorType> quantize_type_from(const std::string& name) {

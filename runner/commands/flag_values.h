@@ -20,6 +20,9 @@ Result<void> check_whole_number(const std::string& text);
 // Accepts four whole numbers with hyphens between them.
 Result<void> check_file_identity(const std::string& text);
 
+// Reads the number of a GPU. What stands for the CPU elsewhere, -1 and "cpu", is refused with the program
+// that computes there.
+Result<uint32_t> gpu_number_from(const std::string& text);
 // Reads a number of blocks; -1 gives 0, which leaves the number open.
 Result<uint32_t> kvcache_blocks_from(const std::string& text);
 // Reads a type that floats can be quantised to.

@@ -104,10 +104,14 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
         ->group(kScheduling);
   for (CLI::App* command : {&generate_command, &inspect_command, &bench_command})
     command->add_flag("--json", flags.json, "Print one JSON object")->group(kInputOutput);
-  if (uses_gpu)
-    app.add_subcommand("devices", "List the GPUs, and say whether each runs a kernel")
-        ->add_flag("--json", flags.json, "Print one JSON object")
-        ->group(kInputOutput);
+  if (uses_gpu) {
+    CLI::App& devices_command =
+        *app.add_subcommand("devices", "List the GPUs, and say whether each runs a kernel");
+    devices_command.add_flag("--json", flags.json, "Print one JSON object")->group(kInputOutput);
+    add_gpu_device_flag(devices_command, flags.engine)
+        ->description("Run a kernel on this GPU only; the others are listed")
+        ->default_str("all of them");
+  }
   add_generate_flags(generate_command, flags.generate);
   add_prompt_flag(checkpoint_command, flags.checkpoint.token_ids);
   // Runs before the command's own flags are read.

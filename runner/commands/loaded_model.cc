@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstdio>
 #include <string>
+#include <thread>
 
 #include "runner/commands/memory_plan.h"
+#include "runner/commands/memory_wait.h"
 #include "runner/models/registry.h"
 
 namespace runnel {
@@ -148,6 +151,16 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
     if (flags.start_times != nullptr) flags.start_times->end(part);
   };
   end_part("model file");
+  if (flags.await_free_bytes > 0) {
+    const auto free_bytes = [&] { return backend->device().free_memory_bytes(); };
+    const auto sleep = [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); };
+    if (!await_free_bytes(flags.await_free_bytes, free_bytes, sleep)) {
+      std::fprintf(stderr, "Of the %llu bytes that the runner before held on the device, %llu are free.\n",
+                   static_cast<unsigned long long>(flags.await_free_bytes),
+                   static_cast<unsigned long long>(free_bytes()));
+    }
+    end_part("memory of the runner before");
+  }
   const Result<MemoryPlan> plan = plan_with_kept(flags, *file, *backend);
   if (!plan.ok()) return plan.error();
   if (const auto shortage = shortage_of(*plan)) return *shortage;

@@ -27,8 +27,9 @@ struct BackendFactory {
   std::string kind;
   std::function<Result<std::unique_ptr<Backend>>(const BackendOptions& options)> make;
   // Set if the backend computes on a GPU. Reports the devices. Fails with kNoDevice, after the report, if no
-  // device can be used.
-  std::function<Result<void>(bool json, std::ostream& out)> report_devices = nullptr;
+  // device can be used. number: only this device is asked; the others are listed.
+  std::function<Result<void>(std::optional<uint32_t> number, bool json, std::ostream& out)> report_devices =
+      nullptr;
 
   bool uses_gpu() const { return report_devices != nullptr; }
 };
@@ -61,6 +62,8 @@ struct EngineFlags {
   double gpu_memory_utilization = 0.0;
   // The plan counts no more than this as available; 0: no limit.
   uint64_t available_bytes = 0;
+  // The load waits until this many bytes of the device are free; 0: it does not.
+  uint64_t await_free_bytes = 0;
   // Runners on this machine with this model, each with an equal part of the memory.
   uint32_t num_runners = 1;
   KvType kv_cache_type = KvType::kF16;

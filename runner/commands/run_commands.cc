@@ -153,8 +153,11 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
     if (app.got_subcommand("score")) return run_score(flags, factory);
     if (app.got_subcommand("checkpoint")) return run_checkpoint(flags, factory);
     if (app.got_subcommand("bench")) return run_bench(flags, factory);
-    if (factory.uses_gpu() && app.got_subcommand("devices"))
-      return factory.report_devices(flags.json, std::cout);
+    if (factory.uses_gpu() && app.got_subcommand("devices")) {
+      const bool is_one = app.get_subcommand("devices")->count("--gpu-device") > 0;
+      const auto number = is_one ? std::optional(flags.engine.gpu_device) : std::nullopt;
+      return factory.report_devices(number, flags.json, std::cout);
+    }
     if (app.got_subcommand("replay")) return replay_command(flags.replay, factory, std::cout);
     if (!factory.uses_gpu() && app.got_subcommand("memory")) return hold_kv_memory(STDIN_FILENO, std::cout);
     if (app.got_subcommand("synth")) return synth(flags.synth, std::cout, std::cerr);

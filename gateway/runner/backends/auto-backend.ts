@@ -21,6 +21,7 @@ export const memoryMarginBytes = 64 * 2 ** 20;
 
 export interface AutoOptions extends CudaOptions {
   readonly cpuCommand: RunnerLauncher['command'];
+  readonly clock?: Clock | undefined;
   /**
    * Replaces the runner on the CPU by one on the device; returns false if that is not possible now. Absent: the CPU is kept
    * once it is used.

@@ -1,22 +1,13 @@
-import { type Clock, settlesWithin, systemClock } from '../../system/clock.ts';
 import type { BackendStatus, RunnerInfo } from '../runner.ts';
 import type { RunnerEvent } from '../supervision/runner-event.ts';
 import type { RunnerFailure, RunnerLauncher } from '../supervision/runner-spec.ts';
 import { type DeviceInquiry, usableDevice } from './devices.ts';
-
-/**
- * How long the launcher waits until a dead runner's memory is free. After that the next runner starts and reports what it
- * lacks.
- */
-export const maxMemoryWaitMs = 10_000;
-export const memoryPollMs = 250;
 
 export interface CudaOptions {
   readonly command: RunnerLauncher['command'];
   readonly gpuDevice: number;
   readonly inquiry: Pick<DeviceInquiry, 'ask'>;
   readonly log: (event: RunnerEvent) => void;
-  readonly clock?: Clock | undefined;
 }
 
 /** Decides which backend is used; AutoBackend implements it. */
@@ -29,18 +20,25 @@ export interface Choice {
 }
 
 export class CudaLauncher implements RunnerLauncher {
-  readonly command: RunnerLauncher['command'];
   readonly #options: CudaOptions;
   readonly #choice: Choice | undefined;
-  /** Bytes that the last ready runner held on the device; undefined: there is nothing to wait for. */
+  /** Bytes that the last ready runner held on the device; undefined: none was ready since the last start. */
   #heldBytes: number | undefined;
+  /** The same for the start under way. */
+  #awaitedBytes: number | undefined;
   #left = new AbortController();
 
   /** choice: absent if only CUDA may be used. */
   constructor(options: CudaOptions, choice?: Choice) {
     this.#options = options;
     this.#choice = choice;
-    this.command = options.command;
+  }
+
+  /** A driver takes its time to free what a dead process held, and the next runner needs as much, so it waits for it. */
+  command(...which: Parameters<RunnerLauncher['command']>): ReturnType<RunnerLauncher['command']> {
+    const command = this.#options.command(...which);
+    if (this.#awaitedBytes === undefined) return command;
+    return { ...command, args: [...command.args, '--await-free-bytes', String(this.#awaitedBytes)] };
   }
 
   status(): BackendStatus {
@@ -62,28 +60,18 @@ export class CudaLauncher implements RunnerLauncher {
     this.#left.abort();
   }
 
-  /** Waits for free memory: a driver takes its time to free what a dead process held, and the next runner needs as much. */
+  /**
+   * Asks for the device where another backend may be used instead, but not when a runner was ready on it: then the next runner
+   * finds out soonest, and open streams wait for it.
+   */
   async prepare(): Promise<RunnerLauncher | undefined> {
-    const wantedBytes = this.#heldBytes ?? 0;
-    // Without a choice of backend the runner itself reports what is missing.
-    if (this.#choice === undefined && wantedBytes === 0) return undefined;
+    this.#awaitedBytes = this.#heldBytes;
     this.#heldBytes = undefined;
+    if (this.#choice === undefined || this.#awaitedBytes !== undefined) return undefined;
     this.#left = new AbortController();
     const { signal } = this.#left;
-    const { clock = systemClock, inquiry, gpuDevice, log } = this.#options;
-    const left = new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
-    const startedMs = clock.now();
-    for (;;) {
-      const device = usableDevice(await inquiry.ask(signal), gpuDevice);
-      if (signal.aborted) return undefined;
-      if (typeof device === 'string') return this.#choice?.absent(device);
-      if (device.free_bytes >= wantedBytes) return undefined;
-      if (clock.now() - startedMs >= maxMemoryWaitMs) {
-        const bytes = { wanted_bytes: wantedBytes, free_bytes: device.free_bytes };
-        log({ level: 'warn', event: 'device_memory_missing', ...bytes });
-        return undefined;
-      }
-      await settlesWithin(left, memoryPollMs, clock);
-    }
+    const { inquiry, gpuDevice } = this.#options;
+    const device = usableDevice(await inquiry.ask(signal), gpuDevice);
+    return signal.aborted || typeof device !== 'string' ? undefined : this.#choice.absent(device);
   }
 }

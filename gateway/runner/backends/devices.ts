@@ -16,8 +16,9 @@ const deviceSchema = z.object({
   name: sentence,
   compute_capability: sentence,
   memory_bytes: z.int().min(0),
-  free_bytes: z.int().min(0),
-  usable: z.boolean(),
+  /** Null for a device that was not asked. */
+  free_bytes: z.int().min(0).nullable(),
+  usable: z.boolean().nullable(),
   reason: sentence.nullable(),
 });
 
@@ -32,18 +33,23 @@ const reportSchema = z.object({
 });
 
 export type Device = z.output<typeof deviceSchema>;
+/** A device on which a kernel has run. */
+export type UsableDevice = Device & { readonly free_bytes: number };
 export type DeviceReport = z.output<typeof reportSchema>;
 /** The report, or a sentence that says why there is none. */
 export type Devices = DeviceReport | string;
 
 export class DeviceInquiry {
   readonly #file: string;
+  readonly #gpuDevice: number;
   readonly #clock: Clock;
   /** The process that was started last, until it ends. A hanging driver may keep it alive; no second one is started beside it. */
   #pending: Promise<unknown> | undefined;
 
-  constructor(file: string, clock: Clock = systemClock) {
+  /** gpuDevice: the device that is to run a kernel. The others are only listed, since that takes a context on each. */
+  constructor(file: string, gpuDevice: number, clock: Clock = systemClock) {
     this.#file = file;
+    this.#gpuDevice = gpuDevice;
     this.#clock = clock;
   }
 
@@ -58,8 +64,9 @@ export class DeviceInquiry {
   }
 
   async #run(signal: AbortSignal): Promise<Devices> {
+    const args = ['devices', '--json', '--gpu-device', String(this.#gpuDevice)];
     const limits = { timeoutMs: maxAnswerMs, maxBytes: MAX_ANSWER_BYTES, signal };
-    const { stdout, stderr, fault } = await programOutput(this.#file, ['devices', '--json'], limits);
+    const { stdout, stderr, fault } = await programOutput(this.#file, args, limits);
     const report = parsed(stdout);
     if (report !== undefined) return report;
     const lastLine = lastLineOf(stderr);
@@ -77,7 +84,7 @@ function parsed(text: string): DeviceReport | undefined {
 }
 
 /** The device of this number if a kernel has run on it, else a sentence that says why it cannot be used. */
-export function usableDevice(devices: Devices, number: number): Device | string {
+export function usableDevice(devices: Devices, number: number): UsableDevice | string {
   if (typeof devices === 'string') return devices;
   const device = devices.devices.find((each) => each.number === number);
   if (device === undefined) {
@@ -87,7 +94,9 @@ export function usableDevice(devices: Devices, number: number): Device | string 
       `CUDA device ${number} does not exist; devices here: ${there === '' ? 'none' : there}.`
     );
   }
-  return device.usable ? device : (device.reason ?? `No kernel runs on the CUDA device ${number}.`);
+  const { usable, free_bytes, reason } = device;
+  if (usable === true && free_bytes !== null) return { ...device, free_bytes };
+  return reason ?? `No kernel runs on the CUDA device ${number}.`;
 }
 
 /** Why the file cannot be run, as the end of a sentence that begins with its name; undefined if it can. */

@@ -61,7 +61,7 @@ export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
   ]);
   const devices =
     cudaRunner.fault === null
-      ? await new DeviceInquiry(cudaRunner.file).ask(new AbortController().signal)
+      ? await new DeviceInquiry(cudaRunner.file, gpuDevice).ask(new AbortController().signal)
       : cudaRunner.fault;
   const device = usableDevice(devices, gpuDevice);
   const canCuda = backend !== 'cpu' && typeof device !== 'string';

@@ -30,7 +30,6 @@ export const runnerEventNames = [
   'backend_fallback',
   'backend_ready',
   'device_quarantined',
-  'device_memory_missing',
 ] as const;
 
 export type RunnerEventName = (typeof runnerEventNames)[number];

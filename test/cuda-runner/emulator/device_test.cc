@@ -171,7 +171,7 @@ TEST_CASE("emulated device: the environment configures it, and an invalid value 
   CHECK(status_with("RUNNEL_EMULATOR_MEMORY_BYTES", "1000", memory_is_1000) == 0);
   CHECK(status_with("RUNNEL_EMULATOR_MEMORY_BYTES", "1001", memory_is_1000) == 1);
   CHECK(status_with("RUNNEL_EMULATOR_MEMORY_BYTES", "1e3", memory_is_1000) == 64);
-  CHECK(status_with("RUNNEL_EMULATOR_DEVICES", "2", memory_is_1000) == 64);
+  CHECK(status_with("RUNNEL_EMULATOR_DEVICES", "9", memory_is_1000) == 64);
   CHECK(status_with("RUNNEL_EMULATOR_DEVICES", "0", [] { return emulator::settings().num_devices == 0; }) ==
         0);
   CHECK(status_with("RUNNEL_EMULATOR_COMPUTE_CAPABILITY", "61",

@@ -38,7 +38,7 @@ async function served(test: (it: Served) => Promise<void>, drainMs = patienceMs)
       command: () => ({ file: cudaRunner, args: ['serve'] }),
       cpuCommand: () => ({ file: cpuRunner, args: ['serve'] }),
       gpuDevice: 0,
-      inquiry: new DeviceInquiry(cudaRunner),
+      inquiry: new DeviceInquiry(cudaRunner, 0),
       log: (event) => events.push(event),
       clock: hasty,
       moveBack: (cuda) => serving().switchBackend(cuda),

@@ -49,12 +49,13 @@ int status_of(std::vector<const char*> arguments, ExitCode backend_error = ExitC
 
 int gpu_status_of(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "cuda-runner");
-  return run_commands(static_cast<int>(arguments.size()), arguments.data(),
-                      {.kind = "cuda",
-                       .make = [](const BackendOptions&) -> Result<std::unique_ptr<Backend>> {
-                         return Error{ExitCode::kNoDevice, "There is no device in this test."};
-                       },
-                       .report_devices = [](bool, std::ostream&) -> Result<void> { return {}; }});
+  return run_commands(
+      static_cast<int>(arguments.size()), arguments.data(),
+      {.kind = "cuda",
+       .make = [](const BackendOptions&) -> Result<std::unique_ptr<Backend>> {
+         return Error{ExitCode::kNoDevice, "There is no device in this test."};
+       },
+       .report_devices = [](std::optional<uint32_t>, bool, std::ostream&) -> Result<void> { return {}; }});
 }
 
 int cpu_status_of(std::vector<const char*> arguments) {

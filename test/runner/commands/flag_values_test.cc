@@ -27,6 +27,15 @@ TEST_CASE("flags: a number of blocks is at least one, or -1 for any") {
           text + " is neither -1 nor a whole number from 1 to 4294967295");
 }
 
+TEST_CASE("flags: a GPU has a number, and the names of the CPU lead to cpu-runner") {
+  CHECK(*gpu_number_from("0") == 0);
+  CHECK(*gpu_number_from("255") == 255);
+  for (const std::string text : {"-1", "cpu"})
+    CHECK(refusal_of(gpu_number_from(text)).starts_with(text + " is the CPU, where cpu-runner computes; "));
+  for (const std::string text : {"", "256", "-2", "1.5", "gpu"})
+    CHECK(refusal_of(gpu_number_from(text)) == text + " is not a whole number from 0 to 255");
+}
+
 TEST_CASE("flags: the identity of a file is four numbers") {
   CHECK(check_file_identity("12-1700000000000000000-7-64769").ok());
   for (const std::string text : {"", "12", "12-1-7", "12-1-7-x"})

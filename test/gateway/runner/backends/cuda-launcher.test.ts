@@ -1,99 +1,82 @@
-/** A runner on a device whose memory is still held by a dead runner. */
-import { setImmediate as nextTurn } from 'node:timers/promises';
+/** How runners on a device are started, and what the next one is told of the memory that a dead one held. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import {
-  CudaLauncher,
-  maxMemoryWaitMs,
-  memoryPollMs,
-} from '../../../../gateway/runner/backends/cuda-launcher.ts';
+import { type Choice, CudaLauncher } from '../../../../gateway/runner/backends/cuda-launcher.ts';
 import type { Devices } from '../../../../gateway/runner/backends/devices.ts';
 import type { RunnerEvent } from '../../../../gateway/runner/supervision/runner-event.ts';
+import type { LaunchedModel } from '../../../../gateway/runner/supervision/runner-spec.ts';
 import { scriptedInfo } from '../../../fixtures/scripted-runner.ts';
-import { VirtualClock } from '../../../fixtures/simulation/virtual-clock.ts';
 import { deviceReport } from '../../../fixtures/stand-in-runners.ts';
 
 const test = suite('cuda launch');
 const held = { ...scriptedInfo, weightsBytes: 800, kvCacheBytes: 200 };
+const onCpu = { command: () => ({ file: 'cpu-runner', args: [] }) };
 
-function subject(freeBytes: () => number | string) {
-  const clock = new VirtualClock();
+function subject(options: { readonly hasChoice?: boolean; readonly devices?: Devices } = {}) {
   const events: RunnerEvent[] = [];
   let numAsked = 0;
   const ask = async (): Promise<Devices> => {
     numAsked++;
-    const free = freeBytes();
-    return typeof free === 'string' ? free : deviceReport({ free_bytes: free });
+    return options.devices ?? deviceReport();
+  };
+  const choice: Choice = {
+    status: () => ({ requested: 'auto', isFallback: false }),
+    absent: () => onCpu,
+    fallback: () => onCpu,
+    onReady: () => {},
   };
   const log = (event: RunnerEvent) => void events.push(event);
-  const launch = new CudaLauncher({
-    ...{ command: () => ({ file: '', args: [] }), gpuDevice: 0, inquiry: { ask }, log, clock },
-  });
-  return { launch, clock, events, numAsked: () => numAsked };
+  const command = () => ({ file: 'cuda-runner', args: ['serve'] });
+  const launch = new CudaLauncher(
+    { command, gpuDevice: 0, inquiry: { ask }, log },
+    options.hasChoice === true ? choice : undefined,
+  );
+  const args = () => launch.command({} as LaunchedModel, undefined).args;
+  return { launch, events, args, numAsked: () => numAsked };
 }
 
-/** Fires timers until the promise settles. */
-async function settled(promise: Promise<unknown>, clock: VirtualClock): Promise<void> {
-  let isOver = false;
-  const over = promise.then(() => (isOver = true));
-  while (!isOver) {
-    await nextTurn();
-    clock.ringNext();
-  }
-  await over;
-}
-
-test('the first start, and one after a runner that was never ready, ask nobody', async () => {
-  const { launch, numAsked } = subject(() => 0);
+test('without a choice of backend no process is asked for the device', async () => {
+  const { launch, numAsked } = subject();
   await launch.prepare();
+  launch.onReady(held);
   await launch.prepare();
   assert.is(numAsked(), 0);
 });
 
-test('the next runner waits until as much is free as the last one held', async () => {
-  let free = 100;
-  const { launch, clock, events, numAsked } = subject(() => (free += 300));
+test('the next runner waits for as much memory as the last one held, unless that was never ready', async () => {
+  const { launch, args, events } = subject();
+  await launch.prepare();
+  assert.equal(args(), ['serve']);
   launch.onReady(held);
-  await settled(launch.prepare(), clock);
-  assert.is(numAsked(), 3);
-  assert.is(clock.now(), 2 * memoryPollMs);
   assert.equal(
     events.map(({ event }) => event),
     ['backend_ready'],
   );
+  await launch.prepare();
+  for (let attempt = 0; attempt < 2; attempt++)
+    assert.equal(args(), ['serve', '--await-free-bytes', '1000'], 'also if it is not spawned at once');
+  await launch.prepare();
+  assert.equal(args(), ['serve']);
 });
 
-test('it waits for so long, and not for a device that is gone', async () => {
-  const full = subject(() => 0);
-  full.launch.onReady(held);
-  await settled(full.launch.prepare(), full.clock);
-  assert.is(full.clock.now(), maxMemoryWaitMs);
-  assert.equal(full.events.at(-1), {
-    level: 'warn',
-    event: 'device_memory_missing',
-    wanted_bytes: 1000,
-    free_bytes: 0,
-  });
-  const gone = subject(() => 'There is none.');
-  gone.launch.onReady(held);
-  await settled(gone.launch.prepare(), gone.clock);
-  assert.is(gone.numAsked(), 1);
-  assert.is(await gone.launch.prepare(), undefined, 'the runner itself says that there is none');
-});
-
-test('a launcher that is left stops waiting and clears its timer', async () => {
-  const { launch, clock } = subject(() => 0);
+test('with a choice the device is asked before the first start, and not while streams wait for the next', async () => {
+  const { launch, numAsked } = subject({ hasChoice: true });
+  assert.is(await launch.prepare(), undefined);
+  assert.is(numAsked(), 1);
   launch.onReady(held);
-  const prepared = launch.prepare();
-  await nextTurn();
-  assert.is(clock.numTimers, 1);
-  launch.leave();
-  await prepared;
-  assert.is(clock.numTimers, 0);
+  assert.is(await launch.prepare(), undefined);
+  assert.is(numAsked(), 1);
+  assert.is(await launch.prepare(), undefined);
+  assert.is(numAsked(), 2, 'the one before was never ready');
+});
+
+test('where the device does not answer, the other backend is used', async () => {
+  const { launch } = subject({ hasChoice: true, devices: 'There is none.' });
+  assert.is(await launch.prepare(), onCpu);
 });
 
 test('it has no fallback', () => {
-  const { launch } = subject(() => 0);
+  const { launch } = subject();
   assert.is(launch.fallback({} as never), undefined);
   assert.equal(launch.status(), { requested: 'cuda', isFallback: false });
 });

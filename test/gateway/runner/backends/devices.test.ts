@@ -15,7 +15,7 @@ const test = suite('devices');
 const never = new AbortController().signal;
 
 function ask(directory: Directory, ...lines: string[]): Promise<Devices> {
-  return new DeviceInquiry(script(directory, 'cuda-runner', lines)).ask(never);
+  return new DeviceInquiry(script(directory, 'cuda-runner', lines), 3).ask(never);
 }
 
 test('the report is read, whatever the exit status', async () => {
@@ -26,7 +26,7 @@ test('the report is read, whatever the exit status', async () => {
   ] as const) {
     const json = JSON.stringify({ ...report, added_later: 1 });
     assert.equal(
-      await ask(directory, `[ "$*" = 'devices --json' ] && echo '${json}'; exit ${status}`),
+      await ask(directory, `[ "$*" = 'devices --json --gpu-device 3' ] && echo '${json}'; exit ${status}`),
       report,
     );
   }
@@ -50,7 +50,7 @@ test('an invalid report gives a sentence with the program and its last output', 
     assert.match(sentence as string, message);
     assert.match(sentence as string, directory.path('cuda-runner'));
   }
-  assert.match((await new DeviceInquiry('/nowhere/cuda-runner').ask(never)) as string, 'ENOENT');
+  assert.match((await new DeviceInquiry('/nowhere/cuda-runner', 0).ask(never)) as string, 'ENOENT');
 });
 
 test('names of devices cannot forge lines of a log', async () => {
@@ -66,7 +66,7 @@ test('a question that is given up leaves no process', async () => {
   const directory = temporaryDirectory();
   const file = script(directory, 'cuda-runner', [`echo $$ >'${directory.path('pid')}'`, 'exec sleep 1000']);
   const left = new AbortController();
-  const asked = new DeviceInquiry(file).ask(left.signal);
+  const asked = new DeviceInquiry(file, 0).ask(left.signal);
   await until(patienceMs, 'The process', () => directory.text('pid').endsWith('\n'));
   left.abort();
   assert.type(await within(patienceMs, 'The answer', asked), 'string');
@@ -77,7 +77,7 @@ test('after one that hangs no other is asked', async () => {
   const directory = temporaryDirectory();
   const file = script(directory, 'cuda-runner', [`echo x >>'${directory.path('asked')}'`, 'exec sleep 1000']);
   const clock = new VirtualClock();
-  const inquiry = new DeviceInquiry(file, clock);
+  const inquiry = new DeviceInquiry(file, 0, clock);
   const left = new AbortController();
   const first = inquiry.ask(left.signal);
   await until(patienceMs, 'The process', () => directory.text('asked') !== '');
