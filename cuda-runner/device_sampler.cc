@@ -28,7 +28,8 @@ struct Sizes {
 
 DrawKind kind_of(const DeviceDraw& draw) {
   if (draw.temperature < kGreedyTemperature) return DrawKind::kGreedy;
-  return draw.top_k > 0 || draw.top_p < 1.0f ? DrawKind::kBounds : DrawKind::kNoise;
+  const bool has_bounds = draw.top_k > 0 || draw.top_p < 1.0f || draw.min_p > 0.0f;
+  return has_bounds ? DrawKind::kBounds : DrawKind::kNoise;
 }
 
 }  // namespace
@@ -107,14 +108,12 @@ void DeviceSampler::launch_part(uint32_t first, uint32_t end, uint32_t num_words
   const PinnedPart<DeviceDraw> draws = host_draws_.part(first, count);
   stream.upload(draws_, first, draws);
   if (num_words > 0) stream.upload(words_, 0, host_words_.part(0, num_words));
-  const auto has = [&](DrawKind kind) {
-    return std::ranges::find(draws.values, kind, &DeviceDraw::kind) != draws.values.end();
-  };
+  const bool has_bounds =
+      std::ranges::find(draws.values, DrawKind::kBounds, &DeviceDraw::kind) != draws.values.end();
   const DrawInputs inputs{std::as_const(draws_).view().from(first, count), std::as_const(words_).view(),
                           logits, vocab_size_};
-  const DrawKinds kinds{.has_noise = has(DrawKind::kNoise), .has_bounds = has(DrawKind::kBounds)};
   expect_success(
-      runnel::draw(inputs, workspace(), count, kinds, drawn_.view().from(first, count), stream.get()),
+      runnel::draw(inputs, workspace(), count, has_bounds, drawn_.view().from(first, count), stream.get()),
       "drawing tokens");
 }
 

@@ -6,6 +6,7 @@
 #include "cuda-runner/kernels/draw.h"
 #include "cuda-runner/kernels/draw_bins-inl.h"
 #include "cuda-runner/kernels/draw_row-inl.h"
+#include "cuda-runner/kernels/few_candidates-inl.h"
 #include "cuda-runner/kernels/last_kept-inl.h"
 #include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/load.h"
@@ -45,19 +46,10 @@ __device__ size_t place_of_block() {
   return static_cast<size_t>(blockIdx.y) * gridDim.x + blockIdx.x;
 }
 
-// The last candidate that min_p keeps.
-__device__ Rank last_of_min_p(const DeviceDraw& draw, const Rank& first) {
-  return {key_of(logit_of(first.key) + log_f64(draw.min_p)), 0};
-}
-
 // --- kernels with a grid of (chunks, draws)
 
-__global__ void __launch_bounds__(kChunkThreads) scan_kernel(DrawInputs in, DrawWorkspace work) {
-  let_next_begin();
-  wait_for_previous();
-  __shared__ BlockFirst memory;
-  const DrawChunk chunk = DrawChunk::of_block(in);
-  if (chunk.draw.kind == DrawKind::kNone) return;
+// The most likely candidate among those of this thread.
+__device__ Rank first_of_thread(const DrawChunk& chunk) {
   float most = -INFINITY;
   uint32_t most_id = 0;
   bool is_finite = true;
@@ -78,24 +70,14 @@ __global__ void __launch_bounds__(kChunkThreads) scan_kernel(DrawInputs in, Draw
     if (precedes(rank, first)) first = rank;
   });
   if (!is_finite) first = kNotFiniteRank;
-  first = memory.find(first);
-  if (threadIdx.x == 0) work.firsts[place_of_block()] = first;
+  return first;
 }
 
-__global__ void __launch_bounds__(kChunkThreads, 6) contend_kernel(DrawInputs in, DrawWorkspace work) {
-  let_next_begin();
-  wait_for_previous();
-  __shared__ BlockFirst memory;
-  const DrawChunk chunk = DrawChunk::of_block(in);
-  if (chunk.draw.kind != DrawKind::kNoise) return;
-  const Rank first = largest_of(work.firsts, blockIdx.y, gridDim.x, memory);
-  if (first.id() == kNotFinite) return;
-  Rank last = kKeepAll;
-  if (chunk.draw.min_p > 0.0f) last = last_of_min_p(chunk.draw, first);
-  NoisyBest noisy(chunk.draw, first, last);
-  const double first_logit = logit_of(first.key);
-  const double least_logit = std::fmax(noisy.least - kMaxGumbel, logit_of(last.key));
-  const float least = logit_floor(least_logit, std::fabs(first_logit), chunk.temperature);
+// The candidate of this thread that is largest with noise. first: the most likely one of the chunk.
+__device__ Rank winner_of_thread(const DrawChunk& chunk, const Rank& first) {
+  NoisyBest noisy(chunk.draw, first, kKeepAll);
+  const float least =
+      logit_floor(noisy.least - kMaxGumbel, std::fabs(logit_of(first.key)), chunk.temperature);
   chunk.for_each_quad([&](uint32_t first_id, const Quad& quad) {
     uint32_t likely = 0;
     for (uint32_t i = 0; i < 4; ++i) likely |= (quad.logits[i] >= least ? 1u : 0u) << i;
@@ -108,8 +90,21 @@ __global__ void __launch_bounds__(kChunkThreads, 6) contend_kernel(DrawInputs in
         noisy.offer(chunk.tempered(one_of(quad.logits, i)), first_id + i, one_of(bits, i));
   });
   chunk.for_each_changed([&](double logit, uint32_t id) { noisy.offer(logit, id); });
-  const Rank best = memory.find(noisy.best);
-  if (threadIdx.x == 0) work.winners[place_of_block()] = best;
+  return noisy.best;
+}
+
+__global__ void __launch_bounds__(kChunkThreads, 6) scan_kernel(DrawInputs in, DrawWorkspace work) {
+  let_next_begin();
+  wait_for_previous();
+  __shared__ BlockFirst memory;
+  const DrawChunk chunk = DrawChunk::of_block(in);
+  if (chunk.draw.kind == DrawKind::kNone) return;
+  const Rank first = memory.find(first_of_thread(chunk));
+  if (threadIdx.x == 0) work.firsts[place_of_block()] = first;
+  if (chunk.draw.kind != DrawKind::kNoise) return;
+  Rank winner = first;
+  if (first.id() != kNotFinite) winner = memory.find(winner_of_thread(chunk, first));
+  if (threadIdx.x == 0) work.winners[place_of_block()] = winner;
 }
 
 __global__ void __launch_bounds__(kChunkThreads) weigh_kernel(DrawInputs in, DrawWorkspace work) {
@@ -124,7 +119,7 @@ __global__ void __launch_bounds__(kChunkThreads) weigh_kernel(DrawInputs in, Dra
   if (first.id() == kNotFinite) return;
   const Distances distances{logit_of(first.key)};
   // With top_k, top_p is a share of what top_k keeps, which `choose` adds up.
-  const bool needs_weights = chunk.draw.top_k == 0;
+  const bool needs_weights = chunk.draw.top_k == 0 && chunk.draw.top_p < 1.0f;
   chunk.for_each(distances.floor_of(kDrawBins - 1, chunk.temperature), [&](double logit, uint32_t) {
     if (!distances.is_relevant(logit)) return;
     bins.add(distances.bin_of(logit), needs_weights ? exp_weight(logit - distances.first) : 0);
@@ -147,10 +142,11 @@ __global__ void __launch_bounds__(kChunkThreads) gather_kernel(DrawInputs in, Dr
   const Rank first = largest_of(work.firsts, blockIdx.y, gridDim.x, memory.first);
   if (first.id() == kNotFinite) return;
   const size_t first_bin = static_cast<size_t>(blockIdx.y) * gridDim.x * kDrawBins;
-  const KeptBins kept = memory.totals.find(work.bins.from(first_bin, gridDim.x * kDrawBins), chunk);
+  const Distances distances{logit_of(first.key)};
+  const KeptBins kept =
+      memory.totals.find(work.bins.from(first_bin, gridDim.x * kDrawBins), chunk, distances);
   if (blockIdx.x == 0 && threadIdx.x == 0) work.counts[blockIdx.y] = {kept.weight, kept.count};
   if (kept.count > room_for_gathered(in.vocab_size)) return;
-  const Distances distances{logit_of(first.key)};
   const float least = distances.floor_of(kept.last, chunk.temperature);
   const auto is_kept = [&](double logit) {
     return distances.is_relevant(logit) && distances.bin_of(logit) <= kept.last;
@@ -169,55 +165,64 @@ __global__ void __launch_bounds__(kChunkThreads) gather_kernel(DrawInputs in, Dr
 
 // --- the last kernel, with a block for each draw
 
-// The candidates that `gather` has copied.
-struct Gathered {
-  Global<double> logits;
-  Global<uint32_t> ids;
-  uint32_t count;
-
-  template <typename Fn>
-  __device__ void for_each(const Fn& fn) const {
-    for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
-      const double logit = logits[i];
-      const uint32_t id = ids[i];
-      fn(logit, id);
-    }
-  }
-};
-
 struct ChooseMemory {
   BlockFirst first;
   LastKeptMemory last;
+  FewMemory few;
 };
 
-// The drawn candidate of a draw with top_k or top_p. total: the weight of all candidates, used if there is no
+// The last candidate that top_k and top_p keep. total: the weight of all candidates, used if there is no
 // top_k.
 template <typename Candidates>
-__device__ Rank draw_among(const Candidates& candidates, const DeviceDraw& draw, const Rank& first,
-                           uint64_t total, ChooseMemory& memory) {
+__device__ Rank last_of(const Candidates& candidates, const DeviceDraw& draw, double max, uint64_t total,
+                        LastKeptMemory& memory) {
   Rank last = kKeepAll;
   if (draw.top_k > 0)
     last = last_kept(
-        candidates, last, draw.top_k, [](double) { return 1; }, memory.last);
-  if (draw.top_p < 1.0f) {
-    const double max = logit_of(first.key);
-    const auto weigh = [max](double logit) { return exp_weight(logit - max); };
-    if (draw.top_k > 0) {
-      uint64_t sum = 0;
-      candidates.for_each([&](double logit, uint32_t id) {
-        if (!precedes(last, rank_of(logit, id))) sum += weigh(logit);
-      });
-      total = memory.last.sums.add(sum);
-    }
-    last = last_kept(candidates, last, needed_weight(draw, total), weigh, memory.last);
+        candidates, last, draw.top_k, [](double) { return 1; }, memory);
+  if (draw.top_p >= 1.0f) return last;
+  const auto weigh = [max](double logit) { return exp_weight(logit - max); };
+  if (draw.top_k > 0) {
+    uint64_t sum = 0;
+    candidates.for_each([&](double logit, uint32_t id) {
+      if (!precedes(last, rank_of(logit, id))) sum += weigh(logit);
+    });
+    total = memory.sums.add(sum);
   }
+  return last_kept(candidates, last, needed_weight(draw, total), weigh, memory);
+}
+
+template <typename Candidates>
+__device__ Rank winner_among(const Candidates& candidates, const DeviceDraw& draw, const Rank& first,
+                             Rank last, BlockFirst& memory) {
   if (draw.min_p > 0.0f) {
-    const Rank least = last_of_min_p(draw, first);
+    const Rank least{key_of(least_of_min_p(draw, logit_of(first.key))), 0};
     if (precedes(least, last)) last = least;
   }
   NoisyBest noisy(draw, first, last);
   candidates.for_each([&](double logit, uint32_t id) { noisy.offer(logit, id); });
-  return memory.first.find(noisy.best);
+  return memory.find(noisy.best);
+}
+
+// What is drawn with top_k, top_p or min_p.
+__device__ Rank draw_bounded(const DrawInputs& in, const DrawWorkspace& work, const DrawChunk& row,
+                             const Rank& first, ChooseMemory& memory) {
+  const uint32_t index = blockIdx.x;
+  const double max = logit_of(first.key);
+  const GatheredCount gathered = work.counts[index];
+  const uint32_t room = room_for_gathered(in.vocab_size);
+  if (gathered.count > room) {
+    const Rank last = last_of(row, row.draw, max, gathered.weight, memory.last);
+    return winner_among(row, row.draw, first, last, memory.first);
+  }
+  const size_t place = static_cast<size_t>(index) * room;
+  const auto count = static_cast<uint32_t>(gathered.count);
+  const Gathered candidates{work.gathered_logits.from(place, count), work.gathered_ids.from(place, count),
+                            count};
+  const Rank last = count <= kMaxFew && count <= blockDim.x
+                        ? last_of_few(candidates, row.draw, max, gathered.weight, memory.few)
+                        : last_of(candidates, row.draw, max, gathered.weight, memory.last);
+  return winner_among(candidates, row.draw, first, last, memory.first);
 }
 
 // Grid x: draws.
@@ -234,15 +239,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
   Rank chosen = first;
   if (first.id() != kNotFinite) {
     if (kind == DrawKind::kNoise) chosen = largest_of(work.winners, index, num_chunks, memory.first);
-    if (kind == DrawKind::kBounds) {
-      const GatheredCount gathered = work.counts[index];
-      const uint32_t room = room_for_gathered(in.vocab_size);
-      const size_t place = static_cast<size_t>(index) * room;
-      const Gathered candidates{work.gathered_logits.from(place, room), work.gathered_ids.from(place, room),
-                                static_cast<uint32_t>(gathered.count)};
-      chosen = gathered.count <= room ? draw_among(candidates, row.draw, first, gathered.weight, memory)
-                                      : draw_among(row, row.draw, first, gathered.weight, memory);
-    }
+    if (kind == DrawKind::kBounds) chosen = draw_bounded(in, work, row, first, memory);
   }
   if (threadIdx.x == 0) drawn[index] = chosen.id();
 }
@@ -254,27 +251,22 @@ uint32_t num_draw_chunks(uint32_t num_draws, uint32_t vocab_size) {
   return std::clamp(wanted, divide_up(vocab_size, kMaxChunkIds), divide_up(vocab_size, kMinChunkIds));
 }
 
-cudaError_t draw(const DrawInputs& in, const DrawWorkspace& work, uint32_t num_draws, const DrawKinds& kinds,
+cudaError_t draw(const DrawInputs& in, const DrawWorkspace& work, uint32_t num_draws, bool has_bounds,
                  Global<uint32_t> drawn, cudaStream_t stream) {
   const uint32_t num_chunks = num_draw_chunks(num_draws, in.vocab_size);
   const cudaLaunchConfig_t of_chunks = config_of(dim3(num_chunks, num_draws), kChunkThreads, stream);
   cudaError_t status = cudaLaunchKernelEx(&of_chunks, scan_kernel, in, work);
-  if (status == cudaSuccess && kinds.has_noise)
-    status = cudaLaunchKernelEx(&of_chunks, contend_kernel, in, work);
-  if (status == cudaSuccess && kinds.has_bounds)
-    status = cudaLaunchKernelEx(&of_chunks, weigh_kernel, in, work);
-  if (status == cudaSuccess && kinds.has_bounds)
-    status = cudaLaunchKernelEx(&of_chunks, gather_kernel, in, work);
+  if (status == cudaSuccess && has_bounds) status = cudaLaunchKernelEx(&of_chunks, weigh_kernel, in, work);
+  if (status == cudaSuccess && has_bounds) status = cudaLaunchKernelEx(&of_chunks, gather_kernel, in, work);
   if (status != cudaSuccess) return status;
   const uint32_t num_warps = divide_up(in.vocab_size, kIdsOfThread * kWarpSize);
-  const uint32_t num_threads =
-      kinds.has_bounds ? std::clamp(num_warps, 1u, kMaxBlockWarps) * kWarpSize : kWarpSize;
+  const uint32_t num_threads = has_bounds ? std::clamp(num_warps, 1u, kMaxBlockWarps) * kWarpSize : kWarpSize;
   const cudaLaunchConfig_t of_draws = config_of(dim3(num_draws), num_threads, stream);
   return cudaLaunchKernelEx(&of_draws, choose_kernel, in, work, num_chunks, drawn);
 }
 
 cudaError_t load_draw() {
-  return load_all(scan_kernel, contend_kernel, weigh_kernel, gather_kernel, choose_kernel);
+  return load_all(scan_kernel, weigh_kernel, gather_kernel, choose_kernel);
 }
 
 }  // namespace runnel

@@ -3,8 +3,8 @@
 //
 // The ids of a row are cut into chunks, and a block takes a chunk of a draw. Blocks of a launch cannot see
 // each other's results, so a draw takes a few launches: `scan` finds the most likely candidate of each chunk,
-// `contend` adds noise, `weigh` and `gather` find and copy the few candidates that top_k and top_p may keep,
-// and `choose` ends every draw with a block of its own.
+// and the largest with noise, `weigh` and `gather` find and copy the few candidates that top_k, top_p and
+// min_p may keep, and `choose` ends every draw with a block of its own.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -18,8 +18,8 @@ namespace runnel {
 enum class DrawKind : uint32_t {
   kNone,    // draws nothing
   kGreedy,  // the most likely candidate
-  kNoise,   // the candidate that is largest with noise; min_p may bound the candidates
-  kBounds,  // the same, and top_k or top_p bound the candidates
+  kNoise,   // the candidate that is largest with noise
+  kBounds,  // the same, of the candidates that top_k, top_p and min_p keep
 };
 
 // A draw. Its lists are in DrawInputs::words, one after the other, from first_word on:
@@ -71,12 +71,12 @@ inline constexpr uint32_t kDrawBins = 32;
 
 // What `gather` leaves of a draw.
 struct GatheredCount {
-  uint64_t weight;  // of all candidates of the row
-  uint64_t count;   // of the candidates that top_k and top_p may keep
+  uint64_t weight;  // of all candidates of the row, with top_p and without top_k
+  uint64_t count;   // of the candidates that may be kept
 };
 
-// At most this many candidates of a draw are copied. If top_k and top_p may keep more, `choose` reads the
-// whole row again, about eight times.
+// At most this many candidates of a draw are copied. If more may be kept, `choose` reads the whole row again,
+// about eight times.
 inline constexpr uint32_t kMaxGathered = 8192;
 __host__ __device__ constexpr uint32_t room_for_gathered(uint32_t vocab_size) {
   return vocab_size < kMaxGathered ? vocab_size : kMaxGathered;
@@ -95,17 +95,12 @@ struct DrawWorkspace {
 // The result if the logits of the row are not all finite.
 inline constexpr uint32_t kNotFinite = 0xffffffff;
 
-// Which kinds of draws are among those of a launch, beside greedy ones.
-struct DrawKinds {
-  bool has_noise = false;
-  bool has_bounds = false;
-};
-
 // The chunks of each draw of a launch. The more draws there are, the fewer chunks has each.
 uint32_t num_draw_chunks(uint32_t num_draws, uint32_t vocab_size);
 
 // drawn[i] = the id that draws[i] draws, or kNotFinite. Leaves it alone if the draw is of kind kNone.
-cudaError_t draw(const DrawInputs& in, const DrawWorkspace& work, uint32_t num_draws, const DrawKinds& kinds,
+// has_bounds: whether some draws are of kind kBounds.
+cudaError_t draw(const DrawInputs& in, const DrawWorkspace& work, uint32_t num_draws, bool has_bounds,
                  Global<uint32_t> drawn, cudaStream_t stream);
 
 // Loads the kernels: see load.h.

@@ -10,6 +10,7 @@
 #include "cuda-runner/kernels/draw.h"
 #include "cuda-runner/kernels/draw_row-inl.h"
 #include "cuda-runner/kernels/lang.h"
+#include "runner/backend/numerics.h"
 #include "runner/sampling/exp_sum.h"
 #include "runner/sampling/gumbel.h"
 
@@ -45,6 +46,11 @@ __device__ inline uint64_t needed_weight(const DeviceDraw& draw, uint64_t total)
   const double share = std::ceil(static_cast<double>(draw.top_p) * static_cast<double>(total));
   const auto needed = static_cast<uint64_t>(share);
   return needed > 1 ? needed : 1;
+}
+
+// The least logit that min_p keeps.
+__device__ inline double least_of_min_p(const DeviceDraw& draw, double max) {
+  return max + log_f64(draw.min_p);
 }
 
 // The bins of a chunk. Each lane of each warp counts for itself. A column is a 64-bit number with the count
@@ -92,7 +98,7 @@ struct BinColumns {
   static_assert(kDrawBins == kWarpSize);
 };
 
-// The bins of which top_k or top_p may keep candidates: those up to `last`.
+// The bins of which top_k, top_p or min_p may keep candidates: those up to `last`.
 struct KeptBins {
   uint32_t last;
   uint64_t weight;  // of all bins
@@ -108,7 +114,7 @@ struct BinTotals {
 
   // bins (num_chunks, kDrawBins): of all chunks of the draw. All threads of the block must call it, and all
   // get the same result.
-  __device__ KeptBins find(const Global<DrawBin>& bins, const DrawChunk& chunk) {
+  __device__ KeptBins find(const Global<DrawBin>& bins, const DrawChunk& chunk, const Distances& distances) {
     // Lane i has bin i; the warps share the chunks.
     DrawBin all{0, 0};
     uint64_t before = 0;
@@ -134,7 +140,14 @@ struct BinTotals {
     KeptBins kept;
     kept.weight = shuffle_wide(weight, kWarpSize - 1);
     const DeviceDraw& draw = chunk.draw;
-    const bool is_enough = draw.top_k > 0 ? count >= draw.top_k : weight >= needed_weight(draw, kept.weight);
+    bool is_enough = false;
+    if (draw.top_k > 0) {
+      is_enough = count >= draw.top_k;
+    } else if (draw.top_p < 1.0f) {
+      is_enough = weight >= needed_weight(draw, kept.weight);
+    } else {
+      is_enough = lane() >= distances.bin_of(least_of_min_p(draw, distances.first));
+    }
     // The sums do not fall, so the first bin that is enough is the smallest number.
     kept.last = is_enough ? lane() : kDrawBins - 1;
     for (uint32_t mask = kWarpSize / 2; mask > 0; mask /= 2) {

@@ -22,7 +22,7 @@ __device__ auto one_of(const Values& values, uint32_t i) {
 
 struct NoisyBest {
   // first: the most likely candidate of all threads. kept: the least likely one that is kept.
-  __device__ NoisyBest(const DeviceDraw& draw, const Rank& first, const Rank& kept)
+  __device__ NoisyBest(const DeviceDraw& draw, const Rank& first, Rank kept)
       : seed(draw.seed),
         position(draw.position),
         last(kept),

@@ -178,11 +178,11 @@ TEST_CASE("device sampler: candidates far below the most likely one are drawn wh
   constexpr uint32_t kVocabSize = 2048;
   RandomCases random(8, kVocabSize);
   const SamplingParams bounds[] = {
-      {}, {.min_p = 1e-4f}, {.top_k = 500}, {.top_k = 500, .top_p = 0.9f}, {.top_p = 0.8f}};
+      {}, {.min_p = 0.2f}, {.min_p = 1e-4f}, {.top_k = 500}, {.top_k = 500, .top_p = 0.9f}, {.top_p = 0.8f}};
   std::vector<Case> cases;
   // One likely candidate, and many others in reach of it by noise alone; then candidates in many bins.
   for (const float depth : {7.0f, 12.0f}) {
-    for (uint32_t i = 0; i < 25; ++i) {
+    for (uint32_t i = 0; i < 48; ++i) {
       Case made{.logits = std::vector<float>(kVocabSize),
                 .token_ids = {0},
                 .params = bounds[i % std::size(bounds)],
