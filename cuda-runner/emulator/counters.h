@@ -21,7 +21,7 @@ struct Counts {
   uint64_t load_requests = 0;
   uint64_t load_sectors = 0;  // pieces of 32 bytes of each request, added up
   uint64_t load_bytes = 0;    // bytes of each request; those that several lanes load count once
-  // The same for bytes that no kernel wrote: weights, and what the host sends for a step.
+  // The same for bytes that came from the host: weights, and what it sends for a step.
   uint64_t constant_sectors = 0;
   uint64_t constant_bytes = 0;
   // Loads and stores of shared memory. A request takes at least one turn for each 128 bytes, and more where
@@ -68,7 +68,7 @@ class Counters {
   };
   struct Request {
     uint32_t lanes = 0;                        // one bit for each
-    uint32_t constant_lanes = 0;               // those whose bytes no kernel wrote
+    uint32_t constant_lanes = 0;               // those whose bytes came from the host
     std::array<uint64_t, kLanes> addresses{};  // of lanes
   };
 

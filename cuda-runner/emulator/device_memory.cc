@@ -100,8 +100,13 @@ bool is_any_written_by_kernel(const void* memory, size_t bytes) {
   return std::any_of(states, states + bytes, [](uint8_t state) { return state == kWrittenByKernel; });
 }
 
-void mark_written(void* memory, size_t bytes) {
-  std::memset(states_of(memory), kWritten, bytes);
+bool is_all_copied(const void* memory, size_t bytes) {
+  const uint8_t* const states = states_of(memory);
+  return std::all_of(states, states + bytes, [](uint8_t state) { return state == kWritten; });
+}
+
+void mark_written(void* memory, size_t bytes, uint8_t state) {
+  std::memset(states_of(memory), state, bytes);
 }
 
 void copy_states(void* to, const void* from, size_t bytes) {

@@ -18,6 +18,7 @@ inline constexpr size_t kAllocationBytes = 256;
 inline constexpr uint8_t kAllocated = 1;
 inline constexpr uint8_t kWritten = 3;          // includes kAllocated
 inline constexpr uint8_t kWrittenByKernel = 7;  // includes kWritten; the last write was a kernel's
+inline constexpr uint8_t kFilled = 11;          // includes kWritten; the last write was cudaMemsetAsync's
 
 class GlobalRecord;
 
@@ -68,7 +69,9 @@ bool is_allocated(const void* memory, size_t bytes);
 size_t num_written(const void* memory, size_t bytes);
 // Whether a kernel was the last to write one of these bytes.
 bool is_any_written_by_kernel(const void* memory, size_t bytes);
-void mark_written(void* memory, size_t bytes);
+// Whether copies were the last to write all of these bytes.
+bool is_all_copied(const void* memory, size_t bytes);
+void mark_written(void* memory, size_t bytes, uint8_t state);
 // Called for copies on the device: a copied byte is written if its source is.
 void copy_states(void* to, const void* from, size_t bytes);
 

@@ -87,8 +87,7 @@ class Global {
           report("reads", from, byte, race, index);
     }
     if (emulator::counters != nullptr) [[unlikely]]
-      emulator::counters->add_load(from, sizeof(V), !emulator::is_any_written_by_kernel(from, sizeof(V)),
-                                   index.place);
+      emulator::counters->add_load(from, sizeof(V), emulator::is_all_copied(from, sizeof(V)), index.place);
     V value;
     std::memcpy(static_cast<void*>(&value), from, sizeof(V));
     return value;

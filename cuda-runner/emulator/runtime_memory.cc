@@ -31,7 +31,7 @@ void copy_to_device(const Machine& machine, void* to, const void* from, size_t b
     return;
   }
   std::memcpy(to, from, bytes);
-  mark_written(to, bytes);
+  mark_written(to, bytes, kWritten);
 }
 
 void copy_to_host(const Machine& machine, void* to, const void* from, size_t bytes, bool is_pinned) {
@@ -145,7 +145,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t 
         return;
       }
       std::memset(memory, value, bytes);
-      mark_written(memory, bytes);
+      mark_written(memory, bytes, kFilled);
     });
     return cudaSuccess;
   });

@@ -12,11 +12,15 @@ inline uint32_t divide_up(uint32_t a, uint32_t b) {
 }
 
 // Whether the kernels that this device runs wait for the launch before them: it must be 9.0 or later, and
-// they must be compiled for 9.0 or later, since a later device also runs the code of an earlier one.
+// they must be compiled for 9.0 or later, since a later device also runs the code of an earlier one. Drivers
+// have it in graphs from 12.3 on.
 inline bool kernels_wait() {
+  constexpr int kLeastDriver = 12030;
+  int driver = 0;
   int device = 0;
   int major = 0;
   int minor = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver < kLeastDriver) return false;
   if (cudaGetDevice(&device) != cudaSuccess ||
       cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
       cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess)

@@ -75,7 +75,8 @@ __global__ void add_kernel(Global<const uint32_t> in, Global<uint32_t> out, uint
   for (uint32_t i = 0; i < times; ++i) out[threadIdx.x] += in.load_read_only<uint32_t>(threadIdx.x);
 }
 
-TEST_CASE_FIXTURE(Fixture, "counters: bytes that a kernel wrote are not constant, and repeated loads count") {
+TEST_CASE_FIXTURE(Fixture,
+                  "counters: bytes of a kernel or a fill are not constant, and repeated loads count") {
   emulator::Counters counters;
   CHECK(device.launch(1, kThreads, LAUNCH(add_kernel, in.read_only(), out.view(), 1)) == cudaSuccess);
   CHECK(counters.of("add_kernel").constant_bytes == 2 * 4 * kThreads);  // no kernel has written out
@@ -85,6 +86,9 @@ TEST_CASE_FIXTURE(Fixture, "counters: bytes that a kernel wrote are not constant
   CHECK(both.load_bytes == (2 + 10) * 4 * kThreads);
   CHECK(both.constant_bytes == (2 + 5) * 4 * kThreads);
   CHECK(counters.of("other_kernel").launches == 0);
+  CHECK(cudaMemsetAsync(in.data, 0, 4 * kThreads / 2, device.stream) == cudaSuccess);
+  CHECK(device.launch(1, kThreads, LAUNCH(add_kernel, in.read_only(), out.view(), 1)) == cudaSuccess);
+  CHECK(counters.of("add_kernel").constant_bytes == both.constant_bytes + 4 * kThreads / 2);
 }
 
 template <typename V>

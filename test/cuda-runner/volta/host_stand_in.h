@@ -86,6 +86,10 @@ struct numeric_limits<double> {
 // As nvcc defines it.
 #define __CUDA_ARCH_LIST__ 700
 
+inline cudaError_t cudaDriverGetVersion(int*) {
+  return cudaSuccess;
+}
+
 // These launch and load nothing. Because they name the kernel, a kernel that is a template is compiled.
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t*, void (*)(Parameters...), Arguments&&...) {
