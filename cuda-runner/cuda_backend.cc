@@ -164,6 +164,29 @@ std::array<FlowSize, 7> flow_sizes(const DecoderWidths& widths, uint32_t max_row
            {widths.experts.num_experts > 0 ? max_rows : 0, widths.experts.num_experts}}};
 }
 
+// What attention needs to know of steps: a shape without its scale and window, and the limits of steps.
+struct AttendSizes {
+  AttentionShape shape;
+  AttendLimits limits;
+};
+
+AttendSizes attend_sizes(const KvShape& shape, uint32_t max_rows) {
+  return {{shape.num_heads, shape.num_kv_heads, shape.head_dim, 1.0f},
+          {max_rows, shape.max_positions, uint64_t{shape.num_blocks} * shape.block_size}};
+}
+
+StepInputsShape inputs_shape(const DecoderSpec& spec, const KvShape& shape, const AttendSizes& attend) {
+  StepInputsShape inputs{attend.limits.max_rows, KvMemory::max_table_blocks(shape), {}};
+  for (const LayerSpec& layer : spec.layers) {
+    const uint32_t window = layer.attention.window;
+    if (std::ranges::find(inputs.attend_plans, window, &AttendPlanShape::window) != inputs.attend_plans.end())
+      continue;
+    inputs.attend_plans.push_back({window, attend_groups(attend.shape), attend.limits.max_rows,
+                                   max_cut_splits(attend.shape, attend.limits)});
+  }
+  return inputs;
+}
+
 Result<StepMemory> CudaBackend::step_memory(const DecoderSpec& spec, const StepLimits& limits,
                                             const KvShape& shape) const {
   const Result<DecoderWidths> widths = widths_of(spec);
@@ -176,11 +199,10 @@ Result<StepMemory> CudaBackend::step_memory(const DecoderSpec& spec, const StepL
     memory.rows += device_bytes(num_uses, sizeof(uint32_t)) + device_bytes(num_uses, sizeof(float));
   }
   memory.rows += RopeTables::bytes(limits.max_rows, spec.ropes);
-  const AttentionShape attention{shape.num_heads, shape.num_kv_heads, shape.head_dim, 1.0f};
-  memory.attention =
-      StepInputs::bytes(limits.max_rows, KvMemory::max_table_blocks(shape)) +
-      device_bytes(attend_workspace_floats(attention, limits.max_rows, shape.max_positions), sizeof(float)) +
-      kv_block_bytes(shape);  // the spare block
+  const AttendSizes attend = attend_sizes(shape, limits.max_rows);
+  memory.attention = StepInputs::bytes(inputs_shape(spec, shape, attend)) +
+                     device_bytes(attend_workspace_floats(attend.shape, attend.limits), sizeof(float)) +
+                     kv_block_bytes(shape);  // the spare block
   memory.logits = DeviceLogitRows::bytes(limits.max_head_rows, widths->hidden, spec.head.vocab_size);
   return memory;
 }
@@ -239,16 +261,16 @@ Result<void> CudaBackend::allocate_kv(const KvShape& shape) {
   Result<KvMemory> cache = KvMemory::allocate(shape, kv_type_, stream_);
   if (!cache) return cache.error();
   cache_.emplace(*std::move(cache));
-  Result<StepInputs> inputs = StepInputs::allocate(max_rows_, KvMemory::max_table_blocks(shape));
+  const AttendSizes attend = attend_sizes(shape, max_rows_);
+  Result<StepInputs> inputs = StepInputs::allocate(inputs_shape(*spec_, shape, attend));
   if (!inputs) return inputs.error();
   inputs_ = *std::move(inputs);
   Result<RopeTables> ropes = RopeTables::allocate(max_rows_, spec_->ropes, stream_);
   if (!ropes) return ropes.error();
   ropes_ = *std::move(ropes);
   max_positions_ = shape.max_positions;
-  const AttentionShape attention{shape.num_heads, shape.num_kv_heads, shape.head_dim, 1.0f};
   Result<DeviceBuffer<float>> workspace = DeviceBuffer<float>::allocate(
-      attend_workspace_floats(attention, max_rows_, max_positions_), "attention's intermediate results");
+      attend_workspace_floats(attend.shape, attend.limits), "attention's intermediate results");
   if (!workspace) return workspace.error();
   attend_workspace_ = *std::move(workspace);
   return {};
@@ -328,8 +350,13 @@ void CudaBackend::qkv(const Batch& batch, const LayerSpec& layer) {
 
 void CudaBackend::attend(const Batch& batch, const LayerSpec& layer) {
   if (pass_.is_replay()) return;
-  const AttendInputs inputs{layer.attention, layer.index,    pass_.num_rows(batch),
-                            inputs_.rows(),  qkv_->floats(), cache_->view()};
+  const AttendInputs inputs{layer.attention,
+                            layer.index,
+                            pass_.num_rows(batch),
+                            inputs_.rows(),
+                            inputs_.attend_work(layer.attention.window),
+                            qkv_->floats(),
+                            cache_->view()};
   expect_success(
       runnel::attend(inputs, max_positions_, attend_workspace_.view(), attended_->ready(), stream_.get()),
       "computing attention");

@@ -22,7 +22,7 @@ void load_kernels(const DecoderSpec& spec, KvType kv_type) {
   for (const auto of_every_model :
        {load_draw, load_embed, load_multiply, load_norm, load_rope_angles, load_rope_store})
     load(of_every_model());
-  load(load_attend(kv_type));
+  load(load_attend(kv_type, spec.layers.front().attention));
   const auto has_experts = [](const FfnSpec& ffn) { return ffn.experts.num_experts > 0; };
   if (any(has_experts)) load(load_experts());
   if (any([&](const FfnSpec& ffn) { return ffn.has_gate && !has_experts(ffn); })) load(load_gated_multiply());

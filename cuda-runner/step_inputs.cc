@@ -8,22 +8,51 @@
 
 namespace runnel {
 
-Result<StepInputs> StepInputs::allocate(uint32_t max_rows, uint32_t max_table_blocks) {
+namespace {
+
+size_t num_row_words(const StepInputsShape& shape) {
+  return size_t{3} * shape.max_rows;
+}
+size_t num_table_words(const StepInputsShape& shape) {
+  return (size_t{shape.max_rows} + 1) * shape.max_table_blocks;
+}
+size_t num_attend_words(const StepInputsShape& shape) {
+  size_t words = 0;
+  for (const AttendPlanShape& plan : shape.attend_plans) words += AttendPlan::max_words(plan);
+  return words;
+}
+
+}  // namespace
+
+Result<StepInputs> StepInputs::allocate(const StepInputsShape& shape) {
   StepInputs inputs;
-  inputs.max_rows_ = max_rows;
-  inputs.max_table_blocks_ = max_table_blocks;
-  const size_t num_row_words = size_t{3} * max_rows;
-  const size_t num_table_words = (size_t{max_rows} + 1) * max_table_blocks;
+  inputs.max_rows_ = shape.max_rows;
+  inputs.max_table_blocks_ = shape.max_table_blocks;
+  size_t first_word = 0;
+  for (const AttendPlanShape& plan : shape.attend_plans) {
+    const size_t max_words = AttendPlan::max_words(plan);
+    inputs.attends_.push_back({plan.window, AttendPlan(plan), first_word, max_words});
+    first_word += max_words;
+  }
   const Result<void> allocated = allocate_all(
-      "a step's rows", Wanted{inputs.rows_, num_row_words}, Wanted{inputs.tables_, num_table_words},
-      Wanted{inputs.host_rows_, num_row_words}, Wanted{inputs.host_tables_, num_table_words});
+      "a step's rows", Wanted{inputs.rows_, num_row_words(shape)},
+      Wanted{inputs.tables_, num_table_words(shape)}, Wanted{inputs.attend_words_, num_attend_words(shape)},
+      Wanted{inputs.host_rows_, num_row_words(shape)}, Wanted{inputs.host_tables_, num_table_words(shape)},
+      Wanted{inputs.host_attend_words_, num_attend_words(shape)});
   if (!allocated) return allocated.error();
   return inputs;
 }
 
-uint64_t StepInputs::bytes(uint32_t max_rows, uint32_t max_table_blocks) {
-  return device_bytes(size_t{3} * max_rows, sizeof(uint32_t)) +
-         device_bytes((size_t{max_rows} + 1) * max_table_blocks, sizeof(uint32_t));
+uint64_t StepInputs::bytes(const StepInputsShape& shape) {
+  return device_bytes(num_row_words(shape), sizeof(uint32_t)) +
+         device_bytes(num_table_words(shape), sizeof(uint32_t)) +
+         device_bytes(num_attend_words(shape), sizeof(uint32_t));
+}
+
+AttendWork StepInputs::attend_work(uint32_t window) const {
+  const auto attend = std::ranges::find(attends_, window, &Attend::window);
+  CHECK(attend != attends_.end());
+  return {attend_words_.view().from(attend->first_word, attend->max_words)};
 }
 
 void StepInputs::send(const Batch& batch, uint32_t num_rows, uint32_t spare_block, Stream& stream) {
@@ -54,6 +83,11 @@ void StepInputs::send(const Batch& batch, uint32_t num_rows, uint32_t spare_bloc
   }
   const size_t num_table_words = (size_t{num_sequences} + 1) * max_table_blocks_;
   stream.upload(tables_, 0, host_tables_.part(0, num_table_words));
+  for (Attend& attend : attends_) {
+    const std::span<const uint32_t> made = attend.plan.make(positions, sequences);
+    std::ranges::copy(made, host_attend_words_.span().subspan(attend.first_word).begin());
+    stream.upload(attend_words_, attend.first_word, host_attend_words_.part(attend.first_word, made.size()));
+  }
   sent_.record(stream);
   was_sent_ = true;
 }

@@ -3,24 +3,33 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "cuda-runner/attend_plan.h"
 #include "cuda-runner/device/device_buffer.h"
 #include "cuda-runner/device/event.h"
 #include "cuda-runner/device/pinned_buffer.h"
 #include "cuda-runner/device/stream.h"
+#include "cuda-runner/kernels/attend_work.h"
 #include "cuda-runner/kernels/step_rows.h"
 #include "runner/backend/batch.h"
 #include "runner/result.h"
 
 namespace runnel {
 
+struct StepInputsShape {
+  uint32_t max_rows;
+  uint32_t max_table_blocks;                  // entries in the block table of the longest sequence
+  std::vector<AttendPlanShape> attend_plans;  // one for each window that a layer has
+};
+
 class StepInputs {
  public:
-  // max_table_blocks: entries in the block table of the longest sequence. Fails with kSystem.
-  static Result<StepInputs> allocate(uint32_t max_rows, uint32_t max_table_blocks);
+  // Fails with kSystem.
+  static Result<StepInputs> allocate(const StepInputsShape& shape);
 
   // Bytes of the device's memory that allocate() takes.
-  static uint64_t bytes(uint32_t max_rows, uint32_t max_table_blocks);
+  static uint64_t bytes(const StepInputsShape& shape);
 
   StepInputs() = default;
 
@@ -31,18 +40,30 @@ class StepInputs {
   Global<const uint32_t> token_ids() const { return part(0); }
   Global<const uint32_t> positions() const { return part(1); }
   StepRows rows() const { return {part(1), part(2), tables_.view(), max_table_blocks_}; }
+  // The attention of layers with this window.
+  AttendWork attend_work(uint32_t window) const;
 
  private:
   Global<const uint32_t> part(uint32_t index) const {
     return rows_.view().from(index * max_rows_, max_rows_);
   }
 
+  struct Attend {
+    uint32_t window;
+    AttendPlan plan;
+    size_t first_word;  // in attend_words_
+    uint64_t max_words;
+  };
+
   uint32_t max_rows_ = 0;
   uint32_t max_table_blocks_ = 0;
+  std::vector<Attend> attends_;
   PinnedBuffer<uint32_t> host_rows_;    // (3, max_rows): token ids, positions, sequences
   PinnedBuffer<uint32_t> host_tables_;  // (max_rows + 1, max_table_blocks)
+  PinnedBuffer<uint32_t> host_attend_words_;
   DeviceBuffer<uint32_t> rows_;
   DeviceBuffer<uint32_t> tables_;
+  DeviceBuffer<uint32_t> attend_words_;
   Event sent_;  // the last copies from the pinned memory are done
   bool was_sent_ = false;
 };

@@ -120,9 +120,8 @@ inline void mma_s8(int32_t (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b
   }
 }
 
-template <typename T, size_t N>
-void copy_async(Shared<T, N>& to, emulator::Index to_index, Global<const T> from,
-                emulator::Index from_index) {
+template <typename T, size_t N, typename From>
+void copy_async(Shared<T, N>& to, emulator::Index to_index, Global<From> from, emulator::Index from_index) {
   const auto bytes = from.template load<uint4>(from_index);
   emulator::AsyncCopy copy;
   copy.records = to.template begin_copy<uint4>(to_index);

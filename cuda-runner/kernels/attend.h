@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "cuda-runner/kernels/attend_work.h"
 #include "cuda-runner/kernels/device_kv.h"
 #include "cuda-runner/kernels/product.h"
 #include "cuda-runner/kernels/ready_rows.h"
@@ -15,31 +16,44 @@
 
 namespace runnel {
 
-// Splits are computed in parallel for at most this many rows. With more, the rows alone keep the device busy.
-inline constexpr uint32_t kMaxSplitRows = 64;
-// Limit of the memory for the results of splits that are computed in parallel.
+// Limit of the memory for the results of splits that are computed in parallel. It holds the splits of 4
+// million positions of a model with 32 heads of 128 values: more than a device has memory for, unless
+// sequences share blocks.
 inline constexpr uint64_t kMaxAttendWorkspaceBytes = uint64_t{256} << 20;
 
-// The number of floats in the workspace that attend() needs for batches of up to max_rows rows at positions
-// below max_positions.
-uint64_t attend_workspace_floats(const AttentionShape& shape, uint32_t max_rows, uint32_t max_positions);
+// The largest steps.
+struct AttendLimits {
+  uint32_t max_rows;
+  uint32_t max_positions;    // of a sequence
+  uint64_t cache_positions;  // of the whole cache
+};
+
+// The number of groups of queries of a row that are computed together. Those of a group share a KV head.
+uint32_t attend_groups(const AttentionShape& shape);
+
+// The number of splits of rows that are cut, which the workspace has places for. Rows whose sequences share
+// no blocks fit, up to kMaxAttendWorkspaceBytes.
+uint32_t max_cut_splits(const AttentionShape& shape, const AttendLimits& limits);
+// The number of floats in the workspace.
+uint64_t attend_workspace_floats(const AttentionShape& shape, const AttendLimits& limits);
 
 struct AttendInputs {
   AttentionShape shape;
   uint32_t layer;
-  uint32_t num_rows;
+  uint32_t num_rows;  // pieces of later rows are left out
   StepRows rows;
+  AttendWork work;
   FloatRows qkv;  // a row begins with the rotated queries
   DeviceKv kv;
 };
 
-// out = softmax(scale * q . K) V, ready for a product. max_positions must be that of attend_workspace_floats.
-// The launches depend only on max_positions and the shapes of the inputs, and not on the positions of the
-// rows, so a captured graph of them can run for other batches.
+// out = softmax(scale * q . K) V, ready for a product. No row sees more than max_positions positions. The
+// launches depend only on this and on the shapes of the inputs, and not on the positions of the rows, so a
+// captured graph of them can run for other batches.
 cudaError_t attend(const AttendInputs& in, uint32_t max_positions, Global<float> workspace,
                    const ReadyRows& out, cudaStream_t stream);
 
-// Loads the kernels of attention over a cache of this type: see load.h.
-cudaError_t load_attend(KvType type);
+// Loads the kernels of attention of this shape over a cache of this type: see load.h.
+cudaError_t load_attend(KvType type, const AttentionShape& shape);
 
 }  // namespace runnel

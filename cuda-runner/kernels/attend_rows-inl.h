@@ -1,129 +1,313 @@
-// Attention for many rows. A warp takes a group of a row's queries and computes the splits one after the
-// other.
+// Attention of rows that share their keys and values with no other row of the step. A block takes pieces of
+// the list in turn, each for one group of queries. In a split, each warp first computes the weights of some
+// of the tiles and then the sums of one chunk of 32 columns over all tiles.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cuda-runner/kernels/attend-inl.h"
 #include "cuda-runner/kernels/attend_variants-inl.h"
+#include "cuda-runner/kernels/kv_stream-inl.h"
 #include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/load.h"
+#include "cuda-runner/kernels/ready_rows-inl.h"
 #include "cuda-runner/kernels/warp_sums-inl.h"
 
 namespace runnel {
 
-// The warps of a block take neighbouring rows, so that they find each other's keys and values in the device's
-// caches.
-inline constexpr uint32_t kAttendRows = 4;
-inline constexpr uint32_t kRowThreads = kAttendRows * kWarpSize;
-
-template <KvType kType, uint32_t kQueries, uint32_t kChunks>
+template <KvType kType, uint32_t kQueries, uint32_t kWarps>
 struct RowAttention {
-  static constexpr uint32_t kDim = kChunks * kWarpSize;
-  using Queries = Shared<float, kAttendRows * kQueries * kDim>;
-  using Weights = Shared<float, kAttendRows * kQueries * kTilePositions>;
+  using Stream = KvStream<kType, kWarps>;
+  static constexpr uint32_t kThreads = kWarps * kWarpSize;
+  static constexpr uint32_t kDim = kWarps * kWarpSize;  // columns of a head, rounded up
+  // Threads of a multiprocessor at a time, few enough that none spills its registers.
+  static constexpr uint32_t kResidentThreads = kQueries <= 2           ? 640
+                                               : kQueries == 4         ? 512
+                                               : kType == KvType::kF32 ? 256
+                                                                       : 384;
 
-  // The state of a split, for each query: the largest score, the sum of weights, the sums of columns.
-  struct Split {
-    float max[kQueries];
-    float sum[kQueries];
-    float acc[kQueries][kChunks];
+  struct Memory {
+    typename Stream::Memory stream;
+    Shared<float, kQueries * kDim> queries;
+    Shared<float, kQueries * kAttendSplit> weights;  // at first the scores
+    // (query, tile): the tile's largest score; exp(maximum of the tiles before it - maximum with it); the sum
+    // of its weights.
+    Shared<float, kQueries * kSplitTiles> maxima;
+    Shared<float, kQueries * kSplitTiles> corrections;
+    Shared<float, kQueries * kSplitTiles> sums;
   };
 
-  __device__ static void add_tile(const AttendInputs& in, uint32_t row, const QueryGroup& group,
-                                  uint32_t first_position, const Positions& seen, Queries& queries,
-                                  Weights& weights, Split& split) {
-    constexpr uint32_t kWarpQueries = kQueries * kDim;
-    const uint32_t first_weight = warp() * kQueries * kTilePositions;
-    const bool is_seen = seen.has(first_position + lane());
-    // A lane whose position is not seen takes the nearest one that is. If a position of its octet is seen,
-    // that gives the octet's block, which add_values needs.
-    const uint32_t position = std::clamp(first_position + lane(), seen.begin, seen.end - 1);
-    const uint32_t block = in.rows.block_of(row, position, in.kv.block_shift);
-    const size_t keys = in.kv.keys_of(in.layer, block, group.kv_head);
-    float scores[kQueries];
-    score<kType, kQueries, kDim>(in.kv, keys, in.kv.position_in_block(position), in.shape.scale, queries,
-                                 warp() * kWarpQueries, scores);
-    sync_warp();  // the weights of the last tile have been read
-    for (uint32_t q = 0; q < kQueries; ++q) {
-      const float new_max = std::fmax(split.max[q], largest(is_seen ? scores[q] : -INFINITY));
-      const float correction = exp_f32(split.max[q] - new_max);
-      const float weight = is_seen ? exp_f32(scores[q] - new_max) : 0.0f;
-      weights[first_weight + q * kTilePositions + lane()] = weight;
-      split.sum[q] = std::fma(split.sum[q], correction, tree_sum(weight));
-      split.max[q] = new_max;
-      for (float& acc : split.acc[q]) acc = acc * correction;
+  // Columns beyond the head are zeros; queries that the group lacks are copies of its last one.
+  __device__ static void load_queries(const AttendInputs& in, uint32_t row, const QueryGroup& group,
+                                      Memory& memory) {
+    for (uint32_t i = threadIdx.x; i < kQueries * kDim; i += kThreads) {
+      const uint32_t head = group.first_head + std::min(i / kDim, group.num_heads - 1);
+      const uint32_t column = i % kDim;
+      const size_t index = static_cast<size_t>(row) * in.qkv.stride + head * in.shape.head_dim + column;
+      memory.queries[i] = column < in.shape.head_dim ? in.qkv.values[index] : 0.0f;
     }
-    sync_warp();
-    const ValueTile tile{group.kv_head, first_position, block, 0, kOctet, first_weight, kTilePositions};
-    add_values<kType>(in, tile, seen, 0, weights, split.acc);
   }
 
-  // Computes one group of queries of a row. Writes floats; they are not ready for a product.
-  __device__ static void compute(const AttendInputs& in, uint32_t row, uint32_t group_index, Queries& queries,
-                                 Weights& weights, const FloatRows& out) {
-    const QueryGroup group = query_group<kQueries>(in.shape, group_index);
-    const Positions seen = seen_from(in.rows.positions[row], in.shape.window);
-    load_queries<kQueries, kDim>(in, row, group, lane(), kWarpSize, queries, warp() * kQueries * kDim);
-    sync_warp();
+  // Computes the scores of the warp's tiles, and the largest score of each of them.
+  __device__ static void score(const AttendInputs& in, const RowSplit& split, Stream& stream,
+                               Memory& memory) {
+    for (uint32_t round = 0; round < Stream::kRounds; ++round) {
+      float sums[Stream::kTogether][kQueries][4] = {};
+      if (Stream::has_round(split, round)) score_round(in.kv, round, stream, memory, sums);
+      for (uint32_t i = 0; i < Stream::kTogether; ++i) {
+        const uint32_t tile = Stream::tile_of(round, i);
+        const uint32_t position = tile * kTilePositions + lane();
+        const bool is_seen = split.seen.has(split.first_position + position);
+        for (uint32_t q = 0; q < kQueries; ++q) {
+          const float(&s)[4] = sums[i][q];
+          const float score = ((s[0] + s[1]) + (s[2] + s[3])) * in.shape.scale;
+          memory.weights[q * kAttendSplit + position] = score;
+          const float max = largest(is_seen ? score : -INFINITY);
+          if (lane() == 0) memory.maxima[q * kSplitTiles + tile] = max;
+        }
+      }
+    }
+  }
 
-    SplitJoin joins[kQueries];
-    float sums[kQueries][kChunks] = {};
-    for (uint32_t first = seen.begin / kSplitPositions * kSplitPositions; first < seen.end;
-         first += kSplitPositions) {
-      const Positions seen_here = seen.within(first, kSplitPositions);
-      Split split{};
-      for (float& max : split.max) max = -INFINITY;
-      for (uint32_t tile = seen_here.begin / kTilePositions * kTilePositions; tile < seen_here.end;
-           tile += kTilePositions)
-        add_tile(in, row, group, tile, seen_here, queries, weights, split);
+  __device__ static void score_round(const DeviceKv& kv, uint32_t round, Stream& stream, Memory& memory,
+                                     float (&sums)[Stream::kTogether][kQueries][4]) {
+    float scales[2][kOctet] = {};
+    const uint32_t num_steps = Stream::key_steps(kv);
+#pragma unroll 1
+    for (uint32_t step = 0; step < num_steps; ++step) {
+      stream.next_keys();
+      float key[2][kOctet];
+      for (uint32_t member = 0; member < 2; ++member) {
+        if constexpr (Stream::kHasScales) {
+          const uint32_t column = octet_of(step, member) * kOctet;
+          if (column % kKvScaleColumns < kOctet * 2) {
+            const float scale = stream.key_scale(round, member, column / kKvScaleColumns);
+            for (float& each : scales[member]) each = scale;
+          }
+        }
+        stream.load_octet(member, scales[member], key[member]);
+      }
       for (uint32_t q = 0; q < kQueries; ++q) {
-        const SplitJoin::Factors factors = joins[q].add(split.max[q], split.sum[q]);
-        for (uint32_t c = 0; c < kChunks; ++c) sums[q][c] = joined(sums[q][c], split.acc[q][c], factors);
+        for (uint32_t i = 0; i < 4; ++i) {
+          const uint32_t member = i / 2;
+          const uint32_t half = i % 2;
+          const auto query =
+              memory.queries.template load<float4>(q * kDim + octet_of(step, member) * kOctet + 4 * half);
+          float(&s)[4] = sums[member % Stream::kTogether][q];
+          s[0] = std::fma(query.x, key[member][4 * half], s[0]);
+          s[1] = std::fma(query.y, key[member][4 * half + 1], s[1]);
+          s[2] = std::fma(query.z, key[member][4 * half + 2], s[2]);
+          s[3] = std::fma(query.w, key[member][4 * half + 3], s[3]);
+        }
       }
     }
+  }
+  __device__ static uint32_t octet_of(uint32_t step, uint32_t member) {
+    return Stream::kTogether == 2 ? step : 2 * step + member;
+  }
+
+  // Turns the scores of the warp's tiles into weights. The maxima of all tiles must be there.
+  __device__ static void weigh(const RowSplit& split, Memory& memory) {
+#pragma unroll 1
+    for (uint32_t tile = warp(); tile < kSplitTiles; tile += kWarps) {
+      const uint32_t position = tile * kTilePositions + lane();
+      const bool is_seen = split.seen.has(split.first_position + position);
+      for (uint32_t q = 0; q < kQueries; ++q) {
+        float max_before = -INFINITY;
+        for (uint32_t i = 0; i < kSplitTiles; ++i) {
+          const float tile_max = memory.maxima[q * kSplitTiles + i];
+          if (i < tile) max_before = std::fmax(max_before, tile_max);
+        }
+        const float max = std::fmax(max_before, memory.maxima[q * kSplitTiles + tile]);
+        const size_t index = q * kAttendSplit + position;
+        const float weight = is_seen ? exp_f32(memory.weights[index] - max) : 0.0f;
+        memory.weights[index] = weight;
+        const float sum = tree_sum(weight);
+        if (lane() == 0) {
+          // A tile without a seen position leaves the sums as they are.
+          const bool has_tile = split.has_tile(tile);
+          memory.corrections[q * kSplitTiles + tile] = has_tile ? exp_f32(max_before - max) : 1.0f;
+          memory.sums[q * kSplitTiles + tile] = has_tile ? sum : 0.0f;
+        }
+      }
+    }
+  }
+
+  // acc: the sums of column warp() * 32 + lane().
+  __device__ static void sum_values(const RowSplit& split, Stream& stream, Memory& memory,
+                                    float (&acc)[kQueries]) {
+#pragma unroll 1
+    for (uint32_t tile = split.tile_begin(); tile < split.tile_end(); ++tile) {
+      for (uint32_t q = 0; q < kQueries; ++q) acc[q] = acc[q] * memory.corrections[q * kSplitTiles + tile];
+      if (split.is_whole(tile)) {
+        add_tile<true>(split, tile, stream, memory, acc);
+      } else {
+        add_tile<false>(split, tile, stream, memory, acc);
+      }
+    }
+  }
+
+  // kIsWhole: all positions of the tile are seen.
+  template <bool kIsWhole>
+  __device__ static void add_tile(const RowSplit& split, uint32_t tile, Stream& stream, Memory& memory,
+                                  float (&acc)[kQueries]) {
+#pragma unroll 1
+    for (uint32_t step = 0; step < Stream::kTileSteps; ++step) {
+      stream.next_values();
+      for (uint32_t member = 0; member < 2; ++member) {
+        const uint32_t octet = tile * kTileOctets + step * 2 + member;
+        float scales[kOctet];
+        if constexpr (Stream::kHasScales) stream.load_value_scales(octet, scales);
+        float value[kOctet];
+        stream.load_octet(member, scales, value);
+        if constexpr (!kIsWhole) {
+          // A value that is not seen may be NaN or infinite. It is replaced, since 0 times it would be NaN.
+          for (uint32_t i = 0; i < kOctet; ++i)
+            value[i] = split.seen.has(split.first_position + octet * kOctet + i) ? value[i] : 0.0f;
+        }
+        for (uint32_t q = 0; q < kQueries; ++q) {
+          const uint32_t first = q * kAttendSplit + octet * kOctet;
+          const auto low = memory.weights.template load<float4>(first);
+          const auto high = memory.weights.template load<float4>(first + 4);
+          const float weight[kOctet] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+          for (uint32_t i = 0; i < kOctet; ++i) acc[q] = std::fma(weight[i], value[i], acc[q]);
+        }
+      }
+    }
+  }
+
+  // The largest score of a split and the sum of its weights, in lane q for query q.
+  struct Summary {
+    float max = -INFINITY;
+    float sum = 0.0f;
+  };
+  __device__ static Summary summary_of(Memory& memory) {
+    const uint32_t q = std::min(lane(), kQueries - 1);
+    Summary split;
+    for (uint32_t i = q * kSplitTiles; i < (q + 1) * kSplitTiles; ++i) {
+      const float tile_max = memory.maxima[i];
+      const float correction = memory.corrections[i];
+      const float sum = memory.sums[i];
+      split.max = std::fmax(split.max, tile_max);
+      split.sum = std::fma(split.sum, correction, sum);
+    }
+    return split;
+  }
+
+  __device__ static void store_split(const SplitResults& results, uint32_t place, const QueryGroup& group,
+                                     const Summary& summary, const float (&acc)[kQueries]) {
+    const uint32_t column = threadIdx.x;
     for (uint32_t q = 0; q < kQueries; ++q) {
-      if (q >= group.num_heads) break;
-      for (uint32_t c = 0; c < kChunks; ++c) {
-        const uint32_t column = c * kWarpSize + lane();
-        if (column >= in.shape.head_dim) break;
-        const size_t head = (group.first_head + q) * in.shape.head_dim;
-        out.values[static_cast<size_t>(row) * out.stride + head + column] = sums[q][c] / joins[q].sum;
+      if (q >= group.num_heads || column >= results.head_dim) break;
+      results.values[results.first(place, group.first_head + q) + 2 + column] = acc[q];
+    }
+    if (threadIdx.x < group.num_heads) {
+      const size_t first = results.first(place, group.first_head + threadIdx.x);
+      results.values[first] = summary.max;
+      results.values[first + 1] = summary.sum;
+    }
+  }
+
+  // sum: of the weights, in lane q for query q. The queries have been used: their memory takes the results,
+  // so that the loop over them is not unrolled. A thread reads what it has written itself.
+  __device__ static void store_row(const AttentionShape& shape, const ReadyRows& out, uint32_t row,
+                                   const QueryGroup& group, float sum, const float (&sums)[kQueries],
+                                   Memory& memory) {
+    if (warp() * kWarpSize >= shape.head_dim) return;  // whole warps
+    for (uint32_t q = 0; q < kQueries; ++q) memory.queries[q * kDim + threadIdx.x] = sums[q];
+#pragma unroll 1
+    for (uint32_t q = 0; q < group.num_heads; ++q) {
+      const float y = memory.queries[q * kDim + threadIdx.x] / shuffle(sum, q);
+      const uint32_t first_column = (group.first_head + q) * shape.head_dim + warp() * kWarpSize;
+      if (makes_ready(shape)) {
+        store_ready_block(out, row, first_column, y);
+      } else if (threadIdx.x < shape.head_dim) {
+        out.values[static_cast<size_t>(row) * out.stride + first_column + lane()] = y;
       }
     }
+  }
+
+  // Computes number `index` of all groups of queries of all pieces. Returns false if there are fewer.
+  __device__ static bool compute(const AttendInputs& in, const QueryGroups& groups, uint32_t index,
+                                 const SplitResults& results, const ReadyRows& out, Memory& memory) {
+    const uint32_t place = index / groups.num_groups;
+    const uint32_t group_index = index % groups.num_groups;
+    const AttendCounts counts = in.work.counts();
+    if (place >= counts.num_pieces) return false;
+    const AttendPiece piece = in.work.piece(counts, place);
+    if (piece.row >= in.num_rows) return true;
+    const uint32_t kv_head = query_group(groups, group_index).kv_head;
+    const bool is_cut = place < counts.num_cut;
+    const Positions seen = seen_from(piece.position, in.shape.window);
+    const size_t table = static_cast<size_t>(piece.sequence) * in.rows.table_stride;
+    const auto block_of = [&](uint32_t split) {
+      const uint32_t position =
+          seen.within(split * kAttendSplit, kAttendSplit).nearest(split * kAttendSplit + lane() * kOctet);
+      return uint32_t{in.rows.block_tables[table + (position >> in.kv.block_shift)]};
+    };
+    const uint32_t split_end = is_cut ? piece.split + 1 : (seen.end - 1) / kAttendSplit + 1;
+    uint32_t next_block = block_of(piece.split);
+    load_queries(in, piece.row, query_group(groups, group_index), memory);
+    SplitJoin join;  // in lane q for query q
+    float sums[kQueries] = {};
+    Summary summary;
+    float acc[kQueries];
+#pragma unroll 1
+    for (uint32_t number = piece.split; number < split_end; ++number) {
+      const uint32_t first_position = number * kAttendSplit;
+      const RowSplit split{first_position, seen.within(first_position, kAttendSplit), kv_head, next_block};
+      if (number + 1 < split_end) next_block = block_of(number + 1);
+      Stream stream(in.kv, in.layer, split, memory.stream);
+      sync_block();  // the queries are written, and the weights of the split before have been read
+      score(in, split, stream, memory);
+      sync_block();
+      weigh(split, memory);
+      sync_block();
+      for (float& each : acc) each = 0.0f;
+      if (warp() * kWarpSize < in.shape.head_dim) sum_values(split, stream, memory, acc);
+      summary = summary_of(memory);
+      const SplitJoin::Factors factors = join.add(summary.max, summary.sum);
+      for (uint32_t q = 0; q < kQueries; ++q)
+        sums[q] = joined(sums[q], acc[q], {shuffle(factors.so_far, q), shuffle(factors.split, q)});
+    }
+    // Read and computed again, since there are no registers to keep it in.
+    const QueryGroup group = query_group(groups, group_index);
+    if (is_cut) {  // one split
+      store_split(results, place, group, summary, acc);
+    } else {
+      store_row(in.shape, out, in.work.piece(in.work.counts(), place).row, group, join.sum, sums, memory);
+    }
+    return true;
   }
 };
 
-// Grid x: groups of queries; y: groups of rows.
+// Grid x: blocks, which take the pieces of the list in turn.
 template <typename Attention>
-__global__ void __launch_bounds__(kRowThreads, 1) attend_rows_kernel(AttendInputs in, FloatRows out) {
+__global__ void __launch_bounds__(Attention::kThreads, Attention::kResidentThreads / Attention::kThreads)
+    attend_rows_kernel(AttendInputs in, QueryGroups groups, SplitResults results, ReadyRows out) {
+  __shared__ typename Attention::Memory memory;
   let_next_begin();
   wait_for_previous();
-  __shared__ typename Attention::Queries queries;
-  __shared__ typename Attention::Weights weights;
-  // Later rows see more positions. They are computed first, so that the last blocks are short and all end at
-  // about the same time.
-  const uint32_t row = (gridDim.y - 1 - blockIdx.y) * kAttendRows + warp();
-  if (row < in.num_rows) Attention::compute(in, row, blockIdx.x, queries, weights, out);
+  uint32_t index = blockIdx.x;
+  while (Attention::compute(in, groups, index, results, out, memory)) index += gridDim.x;
 }
 
 template <KvType kType>
-cudaError_t attend_rows(const AttendInputs& in, const FloatRows& out, cudaStream_t stream) {
-  return with_variant(in.shape, [&]<typename V>(V) {
-    const uint32_t num_groups = in.shape.num_kv_heads * groups_per_kv_head(in.shape, V::kQueries);
-    const cudaLaunchConfig_t config =
-        config_of(dim3(num_groups, divide_up(in.num_rows, kAttendRows)), kRowThreads, stream);
-    return cudaLaunchKernelEx(&config, attend_rows_kernel<RowAttention<kType, V::kQueries, V::kChunks>>, in,
-                              out);
+cudaError_t attend_rows(const AttendInputs& in, const QueryGroups& groups, uint32_t num_blocks,
+                        const SplitResults& results, const ReadyRows& out, cudaStream_t stream) {
+  return with_variant(in.shape.head_dim, groups.size, [&]<typename V>(V) {
+    using Attention = RowAttention<kType, V::kQueries, V::kChunks>;
+    const cudaLaunchConfig_t config = config_of(dim3(num_blocks), Attention::kThreads, stream);
+    return cudaLaunchKernelEx(&config, attend_rows_kernel<Attention>, in, groups, results, out);
   });
 }
 
 template <KvType kType>
-cudaError_t load_attend_rows() {
-  return load_all(
-      attend_rows_kernel<RowAttention<kType, 1, 2>>, attend_rows_kernel<RowAttention<kType, 1, 4>>,
-      attend_rows_kernel<RowAttention<kType, 1, 8>>, attend_rows_kernel<RowAttention<kType, 4, 2>>,
-      attend_rows_kernel<RowAttention<kType, 4, 4>>, attend_rows_kernel<RowAttention<kType, 4, 8>>);
+cudaError_t load_attend_rows(const AttentionShape& shape, const QueryGroups& groups) {
+  return with_variant(shape.head_dim, groups.size, []<typename V>(V) {
+    return load(attend_rows_kernel<RowAttention<kType, V::kQueries, V::kChunks>>);
+  });
 }
 
 }  // namespace runnel

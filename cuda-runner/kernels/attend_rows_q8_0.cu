@@ -2,8 +2,9 @@
 
 namespace runnel {
 
-template cudaError_t attend_rows<KvType::kQ8_0>(const AttendInputs& in, const FloatRows& out,
-                                                cudaStream_t stream);
-template cudaError_t load_attend_rows<KvType::kQ8_0>();
+template cudaError_t attend_rows<KvType::kQ8_0>(const AttendInputs& in, const QueryGroups& groups,
+                                                uint32_t num_blocks, const SplitResults& results,
+                                                const ReadyRows& out, cudaStream_t stream);
+template cudaError_t load_attend_rows<KvType::kQ8_0>(const AttentionShape& shape, const QueryGroups& groups);
 
 }  // namespace runnel

@@ -1,4 +1,4 @@
-// The variants of attention's kernels for one type of the cache.
+// The variants of attention's kernel for one type of the cache.
 #pragma once
 
 #include <cstdint>
@@ -7,24 +7,30 @@
 
 namespace runnel {
 
-template <uint32_t kChunksOf, uint32_t kQueriesOf>
+template <uint32_t kQueriesOf, uint32_t kChunksOf>
 struct AttendVariant {
-  static constexpr uint32_t kChunks = kChunksOf;    // number of chunks of 32 columns in a head
   static constexpr uint32_t kQueries = kQueriesOf;  // number of queries that are computed together
+  static constexpr uint32_t kChunks = kChunksOf;    // number of chunks of 32 columns in a head
 };
 
-template <uint32_t kChunks, typename Launch>
-cudaError_t with_queries(const AttentionShape& shape, const Launch& launch) {
-  if (shape.num_heads == shape.num_kv_heads) return launch(AttendVariant<kChunks, 1>());
-  return launch(AttendVariant<kChunks, 4>());
+template <uint32_t kQueries, typename Launch>
+cudaError_t with_chunks(uint32_t head_dim, const Launch& launch) {
+  if (head_dim <= 64) return launch(AttendVariant<kQueries, 2>());
+  if (head_dim <= 128) return launch(AttendVariant<kQueries, 4>());
+  if constexpr (kQueries <= 4) {
+    return launch(AttendVariant<kQueries, 8>());
+  } else {
+    return cudaErrorInvalidValue;  // query_groups() makes no such groups
+  }
 }
 
-// Calls launch with an AttendVariant for the shape.
+// Calls launch with an AttendVariant for heads of this size and groups of this size.
 template <typename Launch>
-cudaError_t with_variant(const AttentionShape& shape, const Launch& launch) {
-  if (shape.head_dim <= 64) return with_queries<2>(shape, launch);
-  if (shape.head_dim <= 128) return with_queries<4>(shape, launch);
-  return with_queries<8>(shape, launch);
+cudaError_t with_variant(uint32_t head_dim, uint32_t group_size, const Launch& launch) {
+  if (group_size == 1) return with_chunks<1>(head_dim, launch);
+  if (group_size == 2) return with_chunks<2>(head_dim, launch);
+  if (group_size <= 4) return with_chunks<4>(head_dim, launch);
+  return with_chunks<8>(head_dim, launch);
 }
 
 }  // namespace runnel

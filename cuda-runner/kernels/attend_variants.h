@@ -1,5 +1,5 @@
-// Attention's kernels for one type of the cache. Each of these functions has an object file for each type,
-// because the kernels have a variant for each size of heads and are most of the code.
+// Attention's kernel for one type of the cache. It has an object file for each type, because it has a variant
+// for each size of heads and of groups, and is most of the code.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,30 +12,40 @@
 
 namespace runnel {
 
-// The results of each split for each query: the largest score, the sum of the weights, and the sums of the
+// How the queries that share a KV head are cut into groups, which are computed together, so that keys and
+// values are read once for all of a group.
+struct QueryGroups {
+  uint32_t num_groups;  // of a row
+  uint32_t per_kv_head;
+  uint32_t size;  // queries in a group, the last of a KV head excepted
+  uint32_t queries_per_kv_head;
+};
+
+// The results of splits for each query: the largest score, the sum of the weights, and the sums of the
 // columns.
 struct SplitResults {
-  Global<float> values;  // (num_rows, num_heads, num_splits, 2 + head_dim)
+  Global<float> values;  // (places, num_heads, 2 + head_dim)
   uint32_t num_heads;
-  uint32_t num_splits;
   uint32_t head_dim;
 
-  RUNNEL_HOST_DEVICE size_t first(uint32_t row, uint32_t head, uint32_t split) const {
-    return ((static_cast<size_t>(row) * num_heads + head) * num_splits + split) * (2 + head_dim);
+  RUNNEL_HOST_DEVICE size_t first(uint32_t place, uint32_t head) const {
+    return (static_cast<size_t>(place) * num_heads + head) * (2 + head_dim);
   }
 };
 
-// Computes the splits of a row one after the other (attend_rows-inl.h). Writes floats; they are not ready for
-// a product.
+// Whether rows are made ready for a product as soon as they are computed. That needs heads of whole blocks of
+// columns.
+RUNNEL_HOST_DEVICE inline bool makes_ready(const AttentionShape& shape) {
+  return shape.head_dim % kBlockColumns == 0;
+}
+
+// Computes all pieces, in num_blocks blocks (attend_rows-inl.h). Results of rows that are cut go to
+// `results`; other rows are complete in out, or only their values unless makes_ready().
 template <KvType kType>
-cudaError_t attend_rows(const AttendInputs& in, const FloatRows& out, cudaStream_t stream);
-// Computes splits in parallel (attend_splits-inl.h). Does not join them.
-template <KvType kType>
-cudaError_t attend_splits(const AttendInputs& in, const SplitResults& results, cudaStream_t stream);
+cudaError_t attend_rows(const AttendInputs& in, const QueryGroups& groups, uint32_t num_blocks,
+                        const SplitResults& results, const ReadyRows& out, cudaStream_t stream);
 
 template <KvType kType>
-cudaError_t load_attend_rows();
-template <KvType kType>
-cudaError_t load_attend_splits();
+cudaError_t load_attend_rows(const AttentionShape& shape, const QueryGroups& groups);
 
 }  // namespace runnel

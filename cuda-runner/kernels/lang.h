@@ -171,9 +171,8 @@ __device__ inline void mma_s8(int32_t (&acc)[4], const uint32_t (&a)[4], const u
 
 // Begins to copy 16 bytes from global to shared memory, without the use of registers. Both addresses must be
 // multiples of 16. The bytes may be read after wait_copies() and a barrier.
-template <typename T, size_t N>
-__device__ inline void copy_async(Shared<T, N>& to, size_t to_index, Global<const T> from,
-                                  size_t from_index) {
+template <typename T, size_t N, typename From>
+__device__ inline void copy_async(Shared<T, N>& to, size_t to_index, Global<From> from, size_t from_index) {
 #if __CUDA_ARCH__ >= 800
   const auto target = static_cast<uint32_t>(__cvta_generic_to_shared(to.address_of(to_index)));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(from.address_of(from_index))

@@ -2,10 +2,12 @@
 // together.
 #include "cuda-runner/kernels/attend.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
 
+#include "cuda-runner/attend_plan.h"
 #include "test/cuda-runner/cpu_twin.h"
 #include "test/cuda-runner/device_ready.h"
 #include "test/cuda-runner/device_sequences.h"
@@ -21,8 +23,35 @@ using reference::Ready;
 constexpr KvType kTypes[] = {KvType::kF16, KvType::kF32, KvType::kQ8_0};
 constexpr float kScale = 0.25f;
 constexpr uint32_t kLayer = 1;
-// No workspace is large enough for so many positions, so splits are computed one after the other.
-constexpr uint32_t kEndlessPositions = 1u << 31;
+constexpr uint32_t kMaxPositions = 1024;
+// Places in the workspace: for every split of a step, or for none, so that no row is cut.
+constexpr uint32_t kEnoughPlaces = 1024;
+constexpr uint32_t kNoPlaces = 0;
+
+// The pieces of a step's attention on the device.
+struct DeviceWork {
+  DeviceWork(const TestStream& stream, const AttentionShape& shape, uint32_t max_rows, uint32_t max_places)
+      : plan_shape{shape.window, attend_groups(shape), max_rows, max_places},
+        words(stream, AttendPlan::max_words(plan_shape)),
+        workspace(stream, size_t{max_places} * shape.num_heads * (2 + shape.head_dim)) {}
+
+  void plan(const std::vector<RowPlace>& rows) const {
+    std::vector<uint32_t> positions, sequences;
+    for (const RowPlace& row : rows) {
+      positions.push_back(row.position);
+      sequences.push_back(row.sequence);
+    }
+    AttendPlan plan(plan_shape);
+    const auto made = plan.make(positions, sequences);
+    std::vector<uint32_t> all(made.begin(), made.end());
+    all.resize(AttendPlan::max_words(plan_shape));
+    words.set(all);
+  }
+
+  AttendPlanShape plan_shape;
+  DeviceArray<uint32_t> words;
+  DeviceArray<float> workspace;
+};
 
 // Queries of some rows of a step, and the results of attention for them.
 struct Attention {
@@ -40,20 +69,33 @@ struct Attention {
   }
 
   // Computes `count` rows, from row `first` on, in a step of their own.
-  std::unique_ptr<DeviceReady> on_device(size_t first, uint32_t count, uint32_t max_positions) const {
+  std::unique_ptr<DeviceReady> on_device(size_t first, uint32_t count, uint32_t max_places) const {
+    return on_device(first, count, max_places, count);
+  }
+  // The same, with num_kept of the rows left when attention is launched. The values of the others stay
+  // `lost`.
+  std::unique_ptr<DeviceReady> on_device(size_t first, uint32_t count, uint32_t max_places, uint32_t num_kept,
+                                         float lost = 0.0f) const {
     const std::vector<RowPlace> some(rows.begin() + first, rows.begin() + first + count);
     const DeviceStep step = sequences.step(some);
+    const DeviceWork work(stream, shape, count, max_places);
+    work.plan(some);
     std::vector<float> qkv(size_t{count} * sequences.qkv_stride());
     for (uint32_t row = 0; row < count; ++row) {
       const auto from = queries.begin() + (first + row) * width();
       std::copy_n(from, width(), qkv.begin() + row * sequences.qkv_stride());
     }
     const DeviceArray<float> in(stream, qkv);
-    const DeviceArray<float> workspace(stream, attend_workspace_floats(shape, count, max_positions));
     auto out = std::make_unique<DeviceReady>(stream, width(), count);
-    require_success(
-        attend({shape, kLayer, count, step.view(), {in.view(), sequences.qkv_stride()}, sequences.kv()},
-               max_positions, workspace.view(), out->view(), stream));
+    out->values.set(std::vector<float>(size_t{count} * out->stride, lost));
+    require_success(attend({shape,
+                            kLayer,
+                            num_kept,
+                            step.view(),
+                            {work.words.read_view()},
+                            {in.view(), sequences.qkv_stride()},
+                            sequences.kv()},
+                           kMaxPositions, work.workspace.view(), out->view(), stream));
     stream.synchronize();
     return out;
   }
@@ -89,7 +131,7 @@ struct AttendCase {
   std::vector<RowPlace> rows;
 };
 
-// Checks splits in parallel and splits one after the other.
+// Checks rows that are cut, and rows whose splits are computed one after the other.
 void check_attend(const TestStream& stream, const AttendCase& wanted_case, std::mt19937& rng) {
   const auto& [type, shape, block_size, lengths, rows] = wanted_case;
   CAPTURE(kv_type_name(type));
@@ -103,8 +145,8 @@ void check_attend(const TestStream& stream, const AttendCase& wanted_case, std::
   const Attention attention(stream, sequences, shape, rows, rng);
   const Ready wanted = attention.wanted_rows();
   const auto num_rows = static_cast<uint32_t>(rows.size());
-  REQUIRE(attention.on_device(0, num_rows, 1024)->is(wanted));
-  REQUIRE(attention.on_device(0, num_rows, kEndlessPositions)->is(wanted));
+  REQUIRE(attention.on_device(0, num_rows, kEnoughPlaces)->is(wanted));
+  REQUIRE(attention.on_device(0, num_rows, kNoPlaces)->is(wanted));
 }
 
 TEST_CASE("attend: over shuffled blocks, bits of the reference, for each type, size of head and of block") {
@@ -124,7 +166,7 @@ TEST_CASE("attend: over shuffled blocks, bits of the reference, for each type, s
 TEST_CASE("attend: one or more queries share a KV head") {
   const TestStream stream;
   std::mt19937 rng(37);
-  for (const uint32_t queries_per_kv : {1u, 2u, 3u, 4u, 7u, 8u}) {
+  for (const uint32_t queries_per_kv : {1u, 2u, 3u, 4u, 5u, 7u, 8u, 9u}) {
     for (const uint32_t num_kv_heads : {1u, 3u}) {
       const AttentionShape shape{queries_per_kv * num_kv_heads, num_kv_heads, 16, kScale};
       check_attend(stream, {KvType::kF16, shape, 16, {90}, {{0, 89}, {0, 5}}}, rng);
@@ -165,16 +207,16 @@ TEST_CASE("attend: a row has the same bits alone, among few and among many, and 
   const TestStream stream;
   std::mt19937 rng(39);
   for (const KvType type : kTypes) {
+    constexpr uint32_t kManyRows = 65;
     const AttentionShape shape{4, 2, 32, kScale};
     DeviceSequences sequences(stream, type, shape, 16, {300, 80}, rng);
     sequences.fill(kLayer, rng);
     std::vector<RowPlace> rows;
-    for (uint32_t i = 0; i <= kMaxSplitRows; ++i) rows.push_back({i % 2, i % 2 == 0 ? 299 - i : i});
+    for (uint32_t i = 0; i < kManyRows; ++i) rows.push_back({i % 2, i % 2 == 0 ? 299 - i : i});
     const Attention attention(stream, sequences, shape, rows, rng);
-    constexpr uint32_t kMaxPositions = 512;
-    const auto all = attention.on_device(0, kMaxSplitRows + 1, kMaxPositions)->values.values();
-    const auto few = attention.on_device(0, kMaxSplitRows, kMaxPositions)->values.values();
-    const auto one = attention.on_device(2, 1, kMaxPositions)->values.values();
+    const auto all = attention.on_device(0, kManyRows, kNoPlaces)->values.values();
+    const auto few = attention.on_device(0, kManyRows / 2, kEnoughPlaces)->values.values();
+    const auto one = attention.on_device(2, 1, kEnoughPlaces)->values.values();
     CHECK(bits_of(few) == bits_of({all.begin(), all.begin() + few.size()}));
     CHECK(bits_of(one) ==
           bits_of({all.begin() + 2 * attention.width(), all.begin() + 3 * attention.width()}));
@@ -188,18 +230,44 @@ TEST_CASE("attend: a row has the same bits alone, among few and among many, and 
   }
 }
 
-TEST_CASE("attend: more splits than blocks are taken in turns") {
+TEST_CASE("attend: more pieces than blocks are taken in turns") {
   const TestStream stream;
   std::mt19937 rng(40);
   const AttentionShape shape{32, 32, 4, kScale};
   DeviceSequences sequences(stream, KvType::kF16, shape, 32, {520}, rng);
   sequences.fill(kLayer, rng);
-  std::vector<RowPlace> rows(kMaxSplitRows, RowPlace{0, 0});
+  std::vector<RowPlace> rows(kAttendBlocks / shape.num_heads + 1, RowPlace{0, 7});
   rows.back().position = 519;
   const Attention attention(stream, sequences, shape, rows, rng);
-  const auto side_by_side = attention.on_device(0, kMaxSplitRows, 768)->values.values();
-  const auto in_order = attention.on_device(0, kMaxSplitRows, kEndlessPositions)->values.values();
-  CHECK(bits_of(side_by_side) == bits_of(in_order));
+  const Ready wanted = attention.wanted_rows();
+  const auto num_rows = static_cast<uint32_t>(rows.size());
+  CHECK(attention.on_device(0, num_rows, kEnoughPlaces)->is(wanted));
+  CHECK(attention.on_device(0, num_rows, kNoPlaces)->is(wanted));
+}
+
+TEST_CASE("attend: more splits than lanes are joined") {
+  const TestStream stream;
+  std::mt19937 rng(43);
+  const AttentionShape shape{2, 2, 32, kScale};
+  const std::vector<uint32_t> lengths = {33 * kAttendSplit, 64 * kAttendSplit + 1};
+  DeviceSequences sequences(stream, KvType::kQ8_0, shape, 256, lengths, rng);
+  sequences.fill(kLayer, rng);
+  const Attention attention(stream, sequences, shape, {{0, lengths[0] - 1}, {1, lengths[1] - 1}}, rng);
+  CHECK(attention.on_device(0, 2, kEnoughPlaces)->is(attention.wanted_rows()));
+}
+
+TEST_CASE("attend: rows that a step has lost are left alone") {
+  const TestStream stream;
+  std::mt19937 rng(44);
+  const AttentionShape shape{2, 1, 32, kScale};
+  DeviceSequences sequences(stream, KvType::kF16, shape, 16, {300, 300}, rng);
+  sequences.fill(kLayer, rng);
+  const Attention attention(stream, sequences, shape, {{0, 3}, {0, 290}, {1, 9}, {1, 299}}, rng);
+  const auto all = attention.on_device(0, 4, kEnoughPlaces, 4, -1.0f)->values.values();
+  const auto kept = attention.on_device(0, 4, kEnoughPlaces, 2, -1.0f)->values.values();
+  const auto lost = kept.begin() + 2 * attention.width();
+  CHECK(bits_of({kept.begin(), lost}) == bits_of({all.begin(), all.begin() + 2 * attention.width()}));
+  CHECK(std::all_of(lost, kept.end(), [](float value) { return value == -1.0f; }));
 }
 
 TEST_CASE("attend: captured once, it is right wherever the rows are when it runs") {
@@ -209,22 +277,28 @@ TEST_CASE("attend: captured once, it is right wherever the rows are when it runs
   DeviceSequences sequences(stream, KvType::kF16, shape, 32, {600, 600}, rng);
   sequences.fill(kLayer, rng);
   const DeviceStep step = sequences.step({{0, 3}, {1, 0}});
-  constexpr uint32_t kMaxPositions = 600;
   const std::vector<float> qkv = random_floats(2 * sequences.qkv_stride(), rng);
   const DeviceArray<float> in(stream, qkv);
-  const DeviceArray<float> workspace(stream, attend_workspace_floats(shape, 2, kMaxPositions));
+  const DeviceWork work(stream, shape, 2, kEnoughPlaces);
   const DeviceReady out(stream, 64, 2);
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t captured = nullptr;
-  require_success(load_attend(KvType::kF16));
+  require_success(load_attend(KvType::kF16, shape));
   require_success(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  require_success(attend({shape, kLayer, 2, step.view(), {in.view(), sequences.qkv_stride()}, sequences.kv()},
-                         kMaxPositions, workspace.view(), out.view(), stream));
+  require_success(attend({shape,
+                          kLayer,
+                          2,
+                          step.view(),
+                          {work.words.read_view()},
+                          {in.view(), sequences.qkv_stride()},
+                          sequences.kv()},
+                         kMaxPositions, work.workspace.view(), out.view(), stream));
   require_success(cudaStreamEndCapture(stream, &graph));
   require_success(cudaGraphInstantiate(&captured, graph, 0));
   for (const std::vector<RowPlace>& rows :
        {std::vector<RowPlace>{{0, 3}, {1, 0}}, {{1, 599}, {0, 256}}, {{0, 31}, {1, 512}}}) {
     step.move_to(rows);
+    work.plan(rows);
     require_success(cudaGraphLaunch(captured, stream));
     Attention attention(stream, sequences, shape, rows, rng);
     for (uint32_t row = 0; row < 2; ++row)
@@ -235,15 +309,19 @@ TEST_CASE("attend: captured once, it is right wherever the rows are when it runs
   require_success(cudaGraphDestroy(graph));
 }
 
-TEST_CASE("attend: the workspace has a bound, and one context that is too long for it needs none") {
-  const TestStream stream;
+TEST_CASE("attend: the workspace has room for each split of the cache, within a bound") {
   const AttentionShape shape{32, 8, 128, kScale};
-  CHECK(attend_workspace_floats(shape, 1, 256) == 32 * 130);
-  CHECK(attend_workspace_floats(shape, 4, 257) == 4 * 2 * 32 * 130);
-  CHECK(attend_workspace_floats(shape, 1000, 256) == kMaxSplitRows * 32 * 130);
-  for (const uint32_t max_positions : {4096u, 131072u, 1u << 20, 1u << 24, 1u << 31})
-    CHECK(attend_workspace_floats(shape, 1000, max_positions) * sizeof(float) <= kMaxAttendWorkspaceBytes);
-  CHECK(attend_workspace_floats(shape, 1000, 1u << 31) == 0);
+  const uint64_t split_floats = 32 * 130;
+  const auto places = [&](const AttendLimits& limits) {
+    CHECK(attend_workspace_floats(shape, limits) == split_floats * max_cut_splits(shape, limits));
+    return max_cut_splits(shape, limits);
+  };
+  CHECK(places({1, 256, 1u << 20}) == 0);
+  CHECK(places({4, 257, 1u << 20}) == 4 * 2);
+  // Of many rows, few have more splits than each block computes.
+  CHECK(places({1000, 257, 1u << 20}) == kAttendBlocks / 8 * 2);
+  CHECK(places({31, 131072, 131072}) == 512 + 31 * 2);
+  CHECK(places({32, 131072, 32 * 131072}) == kMaxAttendWorkspaceBytes / sizeof(float) / split_floats);
 }
 
 }  // namespace

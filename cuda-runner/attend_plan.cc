@@ -1,0 +1,62 @@
+#include "cuda-runner/attend_plan.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "cuda-runner/kernels/attend_work.h"
+#include "runner/check.h"
+
+namespace runnel {
+
+uint64_t AttendPlan::max_words(const AttendPlanShape& shape) {
+  // Counts, a join and a piece for each row, and a piece for each split of rows that are cut.
+  return kAttendEntryWords * (1 + 2 * uint64_t{shape.max_rows} + shape.max_cut_splits);
+}
+
+std::span<const uint32_t> AttendPlan::make(std::span<const uint32_t> positions,
+                                           std::span<const uint32_t> sequences) {
+  CHECK(positions.size() == sequences.size() && positions.size() <= shape_.max_rows);
+  rows_.clear();
+  uint64_t num_splits = 0;
+  for (uint32_t row = 0; row < positions.size(); ++row) {
+    const uint32_t position = positions[row];
+    const bool sees_all = shape_.window == 0 || position < shape_.window;
+    const uint32_t first = sees_all ? 0 : (position - shape_.window + 1) / kAttendSplit;
+    rows_.push_back({row, first, position / kAttendSplit - first + 1});
+    num_splits += rows_.back().num_splits;
+  }
+  // Pieces that take long come first, so that the blocks end at about the same time.
+  std::ranges::stable_sort(rows_, std::ranges::greater(), &Row::num_splits);
+
+  // The rows that have more splits than each block computes are cut, as far as there are places.
+  const uint64_t share = std::max<uint64_t>(num_splits * shape_.num_groups / kAttendBlocks, 1);
+  uint32_t num_cut = 0;
+  const auto is_whole = std::ranges::find_if(rows_, [&](const Row& row) {
+    if (row.num_splits <= share || row.num_splits > shape_.max_cut_splits - num_cut) return true;
+    num_cut += row.num_splits;
+    return false;
+  });
+  const auto cut = std::span(rows_.begin(), is_whole);
+  const auto whole = std::span(is_whole, rows_.end());
+
+  words_.clear();
+  const auto add = [&](uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    for (const uint32_t word : {a, b, c, d}) words_.push_back(word);
+  };
+  add(static_cast<uint32_t>(cut.size()), num_cut, num_cut + static_cast<uint32_t>(whole.size()), 0);
+  uint32_t place = 0;
+  for (const Row& row : cut) {
+    add(row.row, place, row.num_splits, 0);
+    place += row.num_splits;
+  }
+  const auto add_piece = [&](const Row& row, uint32_t split) {
+    add(row.row, sequences[row.row], positions[row.row], split);
+  };
+  for (const Row& row : cut) {
+    for (uint32_t i = 0; i < row.num_splits; ++i) add_piece(row, row.first_split + i);
+  }
+  for (const Row& row : whole) add_piece(row, row.first_split);
+  return words_;
+}
+
+}  // namespace runnel

@@ -1,0 +1,66 @@
+// The attention of a step as a list of pieces that blocks take in turn. The host makes the list for each step
+// (attend_plan.h), since a captured launch cannot depend on where the rows are.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda-runner/kernels/lang.h"
+
+namespace runnel {
+
+// The positions of a row are cut into splits of this many (docs/numerics.md).
+inline constexpr uint32_t kAttendSplit = 256;
+
+// Blocks that take pieces. With this many, every multiprocessor of a large device has as many as it holds.
+inline constexpr uint32_t kAttendBlocks = 640;
+
+// A row, or one split of a row that is cut. Piece i < num_cut is one split, whose result goes to place i of
+// the workspace; each of the others is a whole row.
+struct AttendPiece {
+  uint32_t row;
+  uint32_t sequence;
+  uint32_t position;  // of the row
+  uint32_t split;     // if the row is cut
+};
+
+// A row that is cut: the results of its splits are num_splits places of the workspace.
+struct AttendJoin {
+  uint32_t row;
+  uint32_t first_place;
+  uint32_t num_splits;
+};
+
+struct AttendCounts {
+  uint32_t num_joins;
+  uint32_t num_cut;
+  uint32_t num_pieces;
+};
+
+// Each of these has four words in the list: the counts, then the joins, then the pieces.
+inline constexpr uint32_t kAttendEntryWords = 4;
+
+struct AttendWork {
+  Global<const uint32_t> words;
+
+#if defined(__CUDACC__) || defined(RUNNEL_CUDA_EMULATOR)
+  __device__ AttendCounts counts() const {
+    const uint4 entry = at(0);
+    return {entry.x, entry.y, entry.z};
+  }
+  __device__ AttendJoin join(uint32_t index) const {
+    const uint4 entry = at(1 + index);
+    return {entry.x, entry.y, entry.z};
+  }
+  __device__ AttendPiece piece(const AttendCounts& counts, uint32_t index) const {
+    const uint4 entry = at(1 + counts.num_joins + index);
+    return {entry.x, entry.y, entry.z, entry.w};
+  }
+
+ private:
+  __device__ uint4 at(uint32_t entry) const {
+    return words.load<uint4>(size_t{entry} * kAttendEntryWords);
+  }
+#endif
+};
+
+}  // namespace runnel

@@ -1,0 +1,64 @@
+#include "cuda-runner/attend_plan.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "cuda-runner/kernels/attend_work.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+constexpr uint32_t kGroups = 8;
+
+struct Entry {
+  uint32_t a, b, c, d;
+  bool operator==(const Entry&) const = default;
+};
+
+// The list for one row of a sequence of its own at each position: the counts, then joins, then pieces.
+std::vector<Entry> list_of(const AttendPlanShape& shape, const std::vector<uint32_t>& positions) {
+  std::vector<uint32_t> sequences(positions.size());
+  for (uint32_t i = 0; i < sequences.size(); ++i) sequences[i] = 100 + i;
+  AttendPlan plan(shape);
+  const auto words = plan.make(positions, sequences);
+  CHECK(words.size() <= AttendPlan::max_words(shape));
+  std::vector<Entry> entries;
+  for (size_t i = 0; i < words.size(); i += kAttendEntryWords)
+    entries.push_back({words[i], words[i + 1], words[i + 2], words[i + 3]});
+  return entries;
+}
+
+TEST_CASE("attention's plan: a row alone is cut into its splits; a row with one split is a piece") {
+  CHECK(list_of({0, kGroups, 1, 100}, {255}) == std::vector<Entry>{{0, 0, 1, 0}, {0, 100, 255, 0}});
+  CHECK(list_of({0, kGroups, 1, 100}, {256}) ==
+        std::vector<Entry>{{1, 2, 2, 0}, {0, 0, 2, 0}, {0, 100, 256, 0}, {0, 100, 256, 1}});
+}
+
+TEST_CASE("attention's plan: a window leaves out the splits before it") {
+  CHECK(list_of({2, kGroups, 1, 100}, {512}) ==
+        std::vector<Entry>{{1, 2, 2, 0}, {0, 0, 2, 0}, {0, 100, 512, 1}, {0, 100, 512, 2}});
+  CHECK(list_of({1, kGroups, 1, 100}, {512}) == std::vector<Entry>{{0, 0, 1, 0}, {0, 100, 512, 2}});
+}
+
+TEST_CASE("attention's plan: rows are cut from the longest on, as far as there are places") {
+  const auto list = list_of({0, kGroups, 3, 5}, {300, 1000, 400});
+  CHECK(list[0] == Entry{1, 4, 6, 0});
+  CHECK(list[1] == Entry{1, 0, 4, 0});
+  CHECK(list[2] == Entry{1, 101, 1000, 0});
+  CHECK(list[6] == Entry{0, 100, 300, 0});
+  CHECK(list[7] == Entry{2, 102, 400, 0});
+  CHECK(list_of({0, kGroups, 3, 0}, {300, 1000, 400})[0] == Entry{0, 0, 3, 0});
+}
+
+TEST_CASE("attention's plan: rows that are no longer than a block's share are whole") {
+  std::vector<uint32_t> positions(256, 511);
+  CHECK(list_of({0, kGroups, 256, 1024}, positions)[0] == Entry{0, 0, 256, 0});
+  positions[7] = 131071;
+  const auto list = list_of({0, kGroups, 256, 1024}, positions);
+  CHECK(list[0] == Entry{1, 512, 512 + 255, 0});
+  CHECK(list[1] == Entry{7, 0, 512, 0});
+}
+
+}  // namespace
+}  // namespace runnel
