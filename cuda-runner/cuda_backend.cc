@@ -425,7 +425,7 @@ LogitRows& CudaBackend::head(const HeadSpec& head, std::span<const HeadRow> rows
   CHECK(logits_ && logits_->vocab_size() == rows_of(output));
   norm_chosen(head.norm, rows);
   multiply_parts(output, logits_->input().ready(), count, {}, Epilogue::kReplace, logits_->logits());
-  logits_->launch();
+  logits_->launch(inputs_.positions());
   return *logits_;
 }
 

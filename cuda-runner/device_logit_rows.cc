@@ -44,8 +44,8 @@ void DeviceLogitRows::choose(std::span<const HeadRow> rows) {
   stream_->upload(chosen_, 0, host_chosen_.part(0, rows.size()));
 }
 
-void DeviceLogitRows::launch() {
-  sampler_.launch(rows_, std::as_const(logits_).view(), *stream_);
+void DeviceLogitRows::launch(Global<const uint32_t> positions) {
+  sampler_.launch(rows_, std::as_const(logits_).view(), positions, *stream_);
   is_awaited_ =
       fetch(0) || std::ranges::any_of(rows_, [](const HeadRow& row) { return row.draw.has_value(); });
 }

@@ -39,8 +39,8 @@ class DeviceLogitRows final : public LogitRows {
   // The caller writes the logits of the chosen rows here before it calls launch().
   FloatRows logits() { return {logits_.view(), vocab_size_}; }
   // Launches the draws and the copies to the host that the rows ask for. The kernels that compute the logits
-  // must have been launched.
-  void launch();
+  // must have been launched. positions: of the rows of the batch.
+  void launch(Global<const uint32_t> positions);
 
   std::span<const std::optional<uint32_t>> drawn() override;
   std::span<const float> row(uint32_t index) override;

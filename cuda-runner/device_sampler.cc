@@ -63,7 +63,8 @@ DrawWorkspace DeviceSampler::workspace() {
           counts_.view(), gathered_logits_.view(), gathered_ids_.view()};
 }
 
-void DeviceSampler::launch(std::span<const HeadRow> rows, Global<const float> logits, Stream& stream) {
+void DeviceSampler::launch(std::span<const HeadRow> rows, Global<const float> logits,
+                           Global<const uint32_t> positions, Stream& stream) {
   uint32_t first = 0;  // of the draws that are not launched yet
   uint32_t count = 0;
   uint32_t num_words = 0;  // of their lists
@@ -72,7 +73,7 @@ void DeviceSampler::launch(std::span<const HeadRow> rows, Global<const float> lo
     const Draw& draw = *rows[row].draw;
     CHECK(count < draws_.size());
     if (lists_.bound(draw) > words_.size() - num_words) {
-      launch_part(first, count, num_words, logits, stream);
+      launch_part(first, count, num_words, logits, positions, stream);
       stream.synchronize();
       first = count;
       num_words = 0;
@@ -81,7 +82,7 @@ void DeviceSampler::launch(std::span<const HeadRow> rows, Global<const float> lo
     DeviceDraw device{.seed = params.seed,
                       .kind = DrawKind::kNone,
                       .row = row,
-                      .position = static_cast<uint32_t>(draw.token_ids.size()),
+                      .batch_row = rows[row].row,
                       .temperature = params.temperature,
                       .top_p = params.top_p,
                       .min_p = params.min_p,
@@ -95,23 +96,29 @@ void DeviceSampler::launch(std::span<const HeadRow> rows, Global<const float> lo
                       .num_biased = 0};
     device.kind = kind_of(device);
     num_words += lists_.pack(draw, host_words_.span(), num_words, device);
-    host_draws_.span()[count++] = device;
+    DeviceDraw& sent = host_draws_.span()[count];
+    if (count < num_sent_ && !(sent == device)) num_sent_ = count;
+    sent = device;
+    ++count;
   }
   if (count == 0) return;
-  launch_part(first, count, num_words, logits, stream);
+  launch_part(first, count, num_words, logits, positions, stream);
   stream.download(host_drawn_.span().first(count), drawn_, 0);
 }
 
 void DeviceSampler::launch_part(uint32_t first, uint32_t end, uint32_t num_words, Global<const float> logits,
-                                Stream& stream) {
+                                Global<const uint32_t> positions, Stream& stream) {
   const uint32_t count = end - first;
   const PinnedPart<DeviceDraw> draws = host_draws_.part(first, count);
-  stream.upload(draws_, first, draws);
+  if (num_sent_ < end) {
+    stream.upload(draws_, num_sent_, host_draws_.part(num_sent_, end - num_sent_));
+    num_sent_ = end;
+  }
   if (num_words > 0) stream.upload(words_, 0, host_words_.part(0, num_words));
   const bool has_bounds =
       std::ranges::find(draws.values, DrawKind::kBounds, &DeviceDraw::kind) != draws.values.end();
   const DrawInputs inputs{std::as_const(draws_).view().from(first, count), std::as_const(words_).view(),
-                          logits, vocab_size_};
+                          logits, positions, vocab_size_};
   expect_success(
       runnel::draw(inputs, workspace(), count, has_bounds, drawn_.view().from(first, count), stream.get()),
       "drawing tokens");

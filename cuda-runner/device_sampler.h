@@ -30,10 +30,11 @@ class DeviceSampler {
   // Bytes of the device's memory that allocate() takes.
   static uint64_t bytes(uint32_t max_draws, uint32_t vocab_size);
 
-  // Launches the draws of the rows that have one, from logits (rows, vocab_size). The copies of the last
-  // launch must be done, since their memory is written again. Waits for the stream if lists are sent in
-  // parts.
-  void launch(std::span<const HeadRow> rows, Global<const float> logits, Stream& stream);
+  // Launches the draws of the rows that have one, from logits (rows, vocab_size). positions: of the rows of
+  // the batch. The copies of the last launch must be done, since their memory is written again. Waits for the
+  // stream if lists are sent in parts.
+  void launch(std::span<const HeadRow> rows, Global<const float> logits, Global<const uint32_t> positions,
+              Stream& stream);
   // Writes the result of each row, as LogitRows::drawn gives it. The stream must have been waited for.
   void read(std::span<const HeadRow> rows, std::vector<std::optional<uint32_t>>& drawn) const;
 
@@ -42,12 +43,13 @@ class DeviceSampler {
 
   // Launches the draws from `first` to end - 1, whose lists have num_words words.
   void launch_part(uint32_t first, uint32_t end, uint32_t num_words, Global<const float> logits,
-                   Stream& stream);
+                   Global<const uint32_t> positions, Stream& stream);
   DrawWorkspace workspace();
 
   uint32_t vocab_size_;
   DrawLists lists_;
   PinnedBuffer<DeviceDraw> host_draws_;
+  uint32_t num_sent_ = 0;  // the first host_draws_ that are on the device as they are
   PinnedBuffer<uint32_t> host_words_;
   PinnedBuffer<uint32_t> host_drawn_;
   DeviceBuffer<DeviceDraw> draws_;

@@ -75,7 +75,7 @@ __device__ Rank first_of_thread(const DrawChunk& chunk) {
 
 // The candidate of this thread that is largest with noise. first: the most likely one of the chunk.
 __device__ Rank winner_of_thread(const DrawChunk& chunk, const Rank& first) {
-  NoisyBest noisy(chunk.draw, first, kKeepAll);
+  NoisyBest noisy(chunk, first, kKeepAll);
   const float least =
       logit_floor(noisy.least - kMaxGumbel, std::fabs(logit_of(first.key)), chunk.temperature);
   chunk.for_each_quad([&](uint32_t first_id, const Quad& quad) {
@@ -193,13 +193,13 @@ __device__ Rank last_of(const Candidates& candidates, const DeviceDraw& draw, do
 }
 
 template <typename Candidates>
-__device__ Rank winner_among(const Candidates& candidates, const DeviceDraw& draw, const Rank& first,
-                             Rank last, BlockFirst& memory) {
-  if (draw.min_p > 0.0f) {
-    const Rank least{key_of(least_of_min_p(draw, logit_of(first.key))), 0};
+__device__ Rank winner_among(const Candidates& candidates, const DrawChunk& row, const Rank& first, Rank last,
+                             BlockFirst& memory) {
+  if (row.draw.min_p > 0.0f) {
+    const Rank least{key_of(least_of_min_p(row.draw, logit_of(first.key))), 0};
     if (precedes(least, last)) last = least;
   }
-  NoisyBest noisy(draw, first, last);
+  NoisyBest noisy(row, first, last);
   candidates.for_each([&](double logit, uint32_t id) { noisy.offer(logit, id); });
   return memory.find(noisy.best);
 }
@@ -213,7 +213,7 @@ __device__ Rank draw_bounded(const DrawInputs& in, const DrawWorkspace& work, co
   const uint32_t room = room_for_gathered(in.vocab_size);
   if (gathered.count > room) {
     const Rank last = last_of(row, row.draw, max, gathered.weight, memory.last);
-    return winner_among(row, row.draw, first, last, memory.first);
+    return winner_among(row, row, first, last, memory.first);
   }
   const size_t place = static_cast<size_t>(index) * room;
   const auto count = static_cast<uint32_t>(gathered.count);
@@ -222,7 +222,7 @@ __device__ Rank draw_bounded(const DrawInputs& in, const DrawWorkspace& work, co
   const Rank last = count <= kMaxFew && count <= blockDim.x
                         ? last_of_few(candidates, row.draw, max, gathered.weight, memory.few)
                         : last_of(candidates, row.draw, max, gathered.weight, memory.last);
-  return winner_among(candidates, row.draw, first, last, memory.first);
+  return winner_among(candidates, row, first, last, memory.first);
 }
 
 // Grid x: draws.

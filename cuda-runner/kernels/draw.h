@@ -32,8 +32,8 @@ enum class DrawKind : uint32_t {
 struct DeviceDraw {
   uint64_t seed;
   DrawKind kind;
-  uint32_t row;       // of the logits
-  uint32_t position;  // of the drawn token in its sequence
+  uint32_t row;        // of the logits
+  uint32_t batch_row;  // the row of the batch that the logits were computed from
   float temperature;
   float top_p;
   float min_p;
@@ -45,12 +45,17 @@ struct DeviceDraw {
   uint32_t num_bit_words;
   uint32_t num_changed;
   uint32_t num_biased;
+
+  bool operator==(const DeviceDraw&) const = default;
 };
 
 struct DrawInputs {
   Global<const DeviceDraw> draws;
   Global<const uint32_t> words;
   Global<const float> logits;  // (rows, vocab_size)
+  // Of the rows of the batch. A drawn token has the position after that of its row, so a draw without lists
+  // is the same in each step.
+  Global<const uint32_t> positions;
   uint32_t vocab_size;
 };
 

@@ -42,6 +42,7 @@ struct DrawChunk {
   __device__ DrawChunk(const DrawInputs& in, uint32_t draw_index, uint32_t chunk_index, uint32_t chunk_count)
       : draw(in.draws[draw_index]),
         words(in.words),
+        positions(in.positions),
         logits(in.logits.from(static_cast<size_t>(draw.row) * in.vocab_size, in.vocab_size)),
         vocab_size(in.vocab_size),
         index(chunk_index),
@@ -90,7 +91,8 @@ struct DrawChunk {
 
   const DeviceDraw draw;
   const Global<const uint32_t> words;
-  const Global<const float> logits;  // (vocab_size): of the draw's row
+  const Global<const uint32_t> positions;  // see DrawInputs
+  const Global<const float> logits;        // (vocab_size): of the draw's row
   const uint32_t vocab_size;
   const uint32_t index;
   const uint32_t num_chunks;

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "cuda-runner/kernels/draw.h"
+#include "cuda-runner/kernels/draw_row-inl.h"
 #include "cuda-runner/kernels/rank-inl.h"
 #include "runner/sampling/gumbel.h"
 
@@ -22,9 +23,9 @@ __device__ auto one_of(const Values& values, uint32_t i) {
 
 struct NoisyBest {
   // first: the most likely candidate of all threads. kept: the least likely one that is kept.
-  __device__ NoisyBest(const DeviceDraw& draw, const Rank& first, Rank kept)
-      : seed(draw.seed),
-        position(draw.position),
+  __device__ NoisyBest(const DrawChunk& row, const Rank& first, Rank kept)
+      : seed(row.draw.seed),
+        position(row.positions[row.draw.batch_row] + 1),
         last(kept),
         least(logit_of(first.key) + gumbel(bits_of_id(first.id()))) {}
 

@@ -12,7 +12,7 @@ namespace runnel {
 
 // A token to be drawn; see Sampler::sample.
 struct Draw {
-  std::span<const uint32_t> token_ids;  // the sequence so far
+  std::span<const uint32_t> token_ids;  // the sequence so far; the last one is that of the row
   uint32_t num_prompt_tokens;
   const SamplingParams& params;
   std::span<const uint32_t> masked_ids = {};  // in addition to those of params

@@ -39,9 +39,9 @@ Ids drawn_by_cpu(const std::vector<Case>& cases) {
 }
 
 Ids launched(DeviceSampler& sampler, const std::vector<HeadRow>& rows, const DeviceBuffer<float>& logits,
-             Stream& stream) {
+             const DeviceBuffer<uint32_t>& positions, Stream& stream) {
   Ids ids;
-  sampler.launch(rows, logits.view(), stream);
+  sampler.launch(rows, logits.view(), positions.view(), stream);
   stream.synchronize();
   sampler.read(rows, ids);
   return ids;
@@ -53,21 +53,27 @@ Ids drawn_by_device(const std::vector<Case>& cases, size_t max_list_words = kMax
   const size_t vocab_size = cases[0].logits.size();
   auto logits = *DeviceBuffer<float>::allocate(cases.size() * vocab_size, "logits");
   auto host_logits = *PinnedBuffer<float>::allocate(logits.size(), "logits");
+  auto positions = *DeviceBuffer<uint32_t>::allocate(cases.size(), "positions");
+  auto host_positions = *PinnedBuffer<uint32_t>::allocate(cases.size(), "positions");
   std::vector<HeadRow> rows;
   std::vector<HeadRow> odd_rows;
   for (uint32_t row = 0; row < cases.size(); ++row) {
     const Case& each = cases[row];
     std::ranges::copy(each.logits, host_logits.span().subspan(row * vocab_size).begin());
+    host_positions.span()[row] = static_cast<uint32_t>(each.token_ids.size()) - 1;
     rows.push_back(
         {row, Draw{each.token_ids, each.num_prompt_tokens, each.params, each.masked_ids, each.allowed_bits}});
     odd_rows.push_back(row % 2 == 1 ? rows.back() : HeadRow{row});
   }
   stream.upload(logits, 0, host_logits.part(0, logits.size()));
+  stream.upload(positions, 0, host_positions.part(0, cases.size()));
   auto sampler = *DeviceSampler::allocate(static_cast<uint32_t>(cases.size()),
                                           static_cast<uint32_t>(vocab_size), max_list_words);
-  Ids ids = launched(sampler, rows, logits, stream);
-  // The second launch is not affected by the first, and a row without a draw has no result.
-  const Ids odd_ids = launched(sampler, odd_rows, logits, stream);
+  Ids ids = launched(sampler, rows, logits, positions, stream);
+  // The same draws again, which are on the device already.
+  REQUIRE(launched(sampler, rows, logits, positions, stream) == ids);
+  // The next launch is not affected by these, and a row without a draw has no result.
+  const Ids odd_ids = launched(sampler, odd_rows, logits, positions, stream);
   for (size_t row = 0; row < rows.size(); ++row)
     REQUIRE(odd_ids[row] == (row % 2 == 1 ? ids[row] : std::nullopt));
   return ids;
