@@ -72,6 +72,9 @@ class CudaBackend final : public Backend {
   Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override;
   Result<void> allocate_kv(const KvShape& shape) override;
   uint64_t weights_bytes() const override { return weights_->num_bytes(); }
+  uint32_t num_graphs(uint32_t max_sequences) const override {
+    return pass_.num_graphs(std::min(max_sequences, max_rows_));
+  }
 
   void begin_forward(const Batch& batch) override;
   void end_forward() override;

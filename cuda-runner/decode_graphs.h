@@ -22,6 +22,9 @@ class DecodeGraphs {
   // kMaxGraphRows.
   static std::optional<uint32_t> padded_rows(uint32_t num_rows);
 
+  // The number of graphs with at most this many rows.
+  static uint32_t num_sizes(uint32_t max_rows);
+
   const Graph* find(uint32_t num_rows) const {
     const auto found = graphs_.find(num_rows);
     return found == graphs_.end() ? nullptr : &found->second;

@@ -37,6 +37,10 @@ class ForwardPass {
   bool is_eager() const { return mode_ == Mode::kEager; }
   bool is_replay() const { return mode_ == Mode::kReplaying; }
 
+  // Graphs for passes with at most this many rows.
+  uint32_t num_graphs(uint32_t max_rows) const {
+    return enforce_eager_ ? 0 : DecodeGraphs::num_sizes(max_rows);
+  }
   // Must be called before the memory that graphs point to is freed.
   void forget_graphs() { graphs_.clear(); }
 

@@ -11,12 +11,13 @@ Result<DeviceMemory> allocate_device_memory(size_t bytes, const std::string& wha
     size_t free_bytes = 0;
     size_t total_bytes = 0;
     expect_success(cudaMemGetInfo(&free_bytes, &total_bytes), "asking how much memory is free");
-    return Error{
-        ExitCode::kSystem,
-        "Not enough free memory on the GPU: " + what + " needs " + std::to_string(bytes) + " bytes; " +
-            std::to_string(free_bytes) + " of " + std::to_string(total_bytes) +
-            " bytes are free. Use a smaller model or KV cache, or stop other programs that use the GPU.",
-        MemoryShortage{bytes, free_bytes}};
+    return Error{ExitCode::kSystem,
+                 "Not enough free memory on the GPU: " + what + " needs " + std::to_string(bytes) +
+                     " bytes; " + std::to_string(free_bytes) + " of " + std::to_string(total_bytes) +
+                     " bytes are free. Lower --gpu-memory-utilization, --kv-cache-bytes or "
+                     "--max-num-batched-tokens, use a "
+                     "smaller model, or stop other programs that use the GPU.",
+                 MemoryShortage{bytes, free_bytes}};
   }
   expect_success(error, "allocating memory");
   return DeviceMemory(memory);

@@ -44,6 +44,7 @@ size_t rounded(size_t bytes) {
 void DeviceMemory::reset(uint64_t total_bytes, bool finds_races) {
   while (!allocations_.empty()) free(allocations_.begin()->first);
   total_bytes_ = total_bytes;
+  used_bytes_ = 0;
   finds_races_ = finds_races;
   address_space.records = finds_races ? all_records : nullptr;
 }
@@ -79,6 +80,12 @@ bool DeviceMemory::free(void* memory) {
   if (all_records != nullptr) give_back(all_records + offset_of(memory), bytes * sizeof(GlobalRecord));
   used_bytes_ -= rounded(bytes);
   allocations_.erase(found);
+  return true;
+}
+
+bool DeviceMemory::take(uint64_t bytes) {
+  if (bytes > free_bytes()) return false;
+  used_bytes_ += bytes;
   return true;
 }
 

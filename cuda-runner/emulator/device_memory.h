@@ -42,6 +42,9 @@ class DeviceMemory {
   void* allocate(size_t bytes);
   // False if no allocation begins there.
   bool free(void* memory);
+  // For what the driver keeps. False if there are not enough free bytes.
+  bool take(uint64_t bytes);
+  void release(uint64_t bytes) { used_bytes_ -= bytes; }
 
  private:
   uint64_t total_bytes_ = 0;

@@ -104,7 +104,7 @@ cudaError_t enqueue_launch(const char* words, const cudaLaunchConfig_t& config, 
       return refuse_in_capture(*config.stream, launch.kernel +
                                                    ", which was never loaded, as by a launch or by "
                                                    "cudaFuncGetAttributes,");
-    machine.loaded_kernels.insert(function);
+    if (!machine.load_kernel(function)) return cudaErrorMemoryAllocation;
     config.stream->add([&machine, launch = std::move(launch)] {
       if (++machine.num_launches == machine.settings.die_at_launch) {
         lose_device(cudaErrorECCUncorrectable, "It dies at launch " + std::to_string(machine.num_launches) +

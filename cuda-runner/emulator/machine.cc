@@ -55,6 +55,13 @@ bool Machine::is_pinned(const void* memory, size_t bytes) const {
   return offset < block.bytes && bytes <= block.bytes - offset;
 }
 
+bool Machine::load_kernel(const void* kernel) {
+  if (loaded_kernels.contains(kernel)) return true;
+  if (!device_memory.take(settings.kernel_bytes)) return false;
+  loaded_kernels.insert(kernel);
+  return true;
+}
+
 std::mutex& machine_mutex() {
   static std::mutex mutex;
   return mutex;

@@ -60,6 +60,8 @@ struct Machine {
   // was one.
   bool breaks_capture();
   bool is_pinned(const void* memory, size_t bytes) const;
+  // False if the driver has no memory for it.
+  bool load_kernel(const void* kernel);
 
   Settings settings;
   Random random;

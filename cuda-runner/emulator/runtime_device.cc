@@ -74,8 +74,7 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
   return call([&](Machine& machine) {
     attributes->maxThreadsPerBlock = static_cast<int>(max_threads_of(kernel));
-    machine.loaded_kernels.insert(kernel);
-    return cudaSuccess;
+    return machine.load_kernel(kernel) ? cudaSuccess : cudaErrorMemoryAllocation;
   });
 }
 

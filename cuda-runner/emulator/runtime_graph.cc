@@ -38,6 +38,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   return call([&](Machine& machine) {
     if (!machine.graphs.has(graph) || flags != 0)
       return refuse(cudaErrorInvalidValue, "cudaGraphInstantiate of no graph, or with flags");
+    if (!machine.device_memory.take(machine.settings.graph_bytes)) return cudaErrorMemoryAllocation;
     *executable = machine.executables.make({graph->graph});
     return cudaSuccess;
   });
@@ -45,7 +46,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   return call([&](Machine& machine) {
-    return machine.executables.remove(executable) ? cudaSuccess : cudaErrorInvalidValue;
+    if (!machine.executables.remove(executable)) return cudaErrorInvalidValue;
+    machine.device_memory.release(machine.settings.graph_bytes);
+    return cudaSuccess;
   });
 }
 

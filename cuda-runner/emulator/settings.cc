@@ -39,6 +39,8 @@ Settings settings_from_environment() {
   take("DEVICES", settings.num_devices, kMaxDevices);
   take("COMPUTE_CAPABILITY", settings.compute_capability);
   take("MEMORY_BYTES", settings.memory_bytes);
+  take("KERNEL_BYTES", settings.kernel_bytes);
+  take("GRAPH_BYTES", settings.graph_bytes);
   take("DRIVER_VERSION", settings.driver_version);
   take("DIE_AT_LAUNCH", settings.die_at_launch);
   uint32_t finds_races = 0;

@@ -11,6 +11,9 @@ struct Settings {
   uint32_t num_devices = 1;
   uint32_t compute_capability = 90;
   uint64_t memory_bytes = uint64_t{4} << 30;
+  // What the driver takes of it for each kernel that is loaded, and for each graph that is ready to run.
+  uint64_t kernel_bytes = 0;
+  uint64_t graph_bytes = 0;
   // A version below CUDART_VERSION is too old; 0 means that there is no driver.
   uint32_t driver_version = 13000;
   // The launch, counted from 1, at which the device is lost; 0: never.

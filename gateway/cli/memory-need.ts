@@ -19,6 +19,9 @@ const ASKED = [
   'quantize',
 ] as const satisfies (keyof RunnerConfig)[];
 
+/** More than any device has. */
+const ALL_BYTES = 2 ** 50;
+
 /** Returns a sentence if the model cannot be loaded, however much memory there is. */
 export async function memoryNeedOf(
   path: string,
@@ -30,10 +33,12 @@ export async function memoryNeedOf(
   const { runners } = config;
   const budgetBytes = config['memory-budget-bytes'];
   if (budgetBytes !== undefined) args.push('--available-bytes', String(Math.floor(budgetBytes / runners)));
+  // Without a limit the first model would plan for all of the device.
+  else if (kind === 'cuda') args.push('--available-bytes', String(ALL_BYTES));
+  if (runners > 1) args.push('--runners', String(runners));
   if (kind === 'cuda') args.push('--gpu-device', String(config['gpu-device'] ?? 0));
   else {
     args.push('--threads', String(config.threads));
-    if (runners > 1) args.push('--runners', String(runners));
     if (config['memory-bytes'] !== undefined) args.push('--memory-bytes', String(config['memory-bytes']));
   }
   const told = await inspection(kind === 'cuda' ? config['cuda-runner'] : config.runner, args);
@@ -42,8 +47,9 @@ export async function memoryNeedOf(
   // Too little free memory now is no obstacle, since other models may be unloaded.
   if (memory_bytes === undefined)
     return obstacle ?? `The runner did not report how much memory ${path} needs.`;
-  // The plan counts the part of one runner. The runners share the weights.
-  const bytes = memory_bytes + (runners - 1) * (memory_bytes - weights_bytes);
+  // The plan counts the part of one runner. Those on the CPU share the weights.
+  const sharedBytes = kind === 'cpu' ? weights_bytes : 0;
+  const bytes = memory_bytes + (runners - 1) * (memory_bytes - sharedBytes);
   const availableBytes = available_bytes === undefined ? undefined : available_bytes * runners;
   const cache = num_kvcache_blocks === undefined ? undefined : { kind, numBlocks: num_kvcache_blocks };
   return { kind, bytes, availableBytes, cache };

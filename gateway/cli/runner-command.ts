@@ -63,14 +63,14 @@ export function runnerCommand(
   };
   if (kind === 'cpu') {
     for (const name of PASSED_ON_TO_CPU) pass(name);
-    const { runners = 1 } = config;
-    if (runners > 1) args.push('--runners', String(runners));
   } else {
     pass('gpu-device');
     pass('gpu-memory-utilization');
     if (config['enforce-eager'] === 'on') args.push('--enforce-eager');
     args.push('--start-times');
   }
+  const { runners = 1 } = config;
+  if (runners > 1) args.push('--runners', String(runners));
   for (const name of PASSED_ON) pass(name);
   if (cache?.kind === kind && CACHE_SIZES[kind].every((name) => config[name] === undefined))
     args.push('--num-kvcache-blocks', String(cache.numBlocks));
@@ -81,7 +81,7 @@ export function runnerCommand(
     file: config.runner,
     args,
     keepsKv,
-    ...(sharesWeights(config.runners ?? 1, hugePages()) ? { weightsKey: weightsKey(config, slot) } : {}),
+    ...(sharesWeights(runners, hugePages()) ? { weightsKey: weightsKey(config, slot) } : {}),
   };
 }
 

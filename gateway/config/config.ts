@@ -41,9 +41,9 @@ export function manyRunnersFaults(config: Config, sourceOf: MergedConfig['source
   const wanted = `${sourceOf('runners')} ${runners}`;
   const faults: string[] = [];
   // Without cuda-runner, the automatic choice is the CPU for as long as this process runs.
-  const asked = backendOf(config);
-  const isCpu = asked === 'cpu' || (asked === 'auto' && notRunnable(config['cuda-runner']) !== undefined);
-  if (!isCpu) faults.push(`${wanted} works only on the CPU: add --backend cpu.`);
+  const isChoice = backendOf(config) === 'auto' && notRunnable(config['cuda-runner']) === undefined;
+  if (isChoice)
+    faults.push(`${wanted} works only where all of them compute on the same: add --backend cpu or cuda.`);
   if (record !== undefined)
     faults.push(
       `${wanted} and ${sourceOf('record')} cannot be used together, since all runners would record to one file: leave one of them out.`,

@@ -109,7 +109,7 @@ export const runnerSettings = {
       .with({ aliases: { 'kvcache-block-size': aliasOf(asBlockSize, 'Same as --block-size') } }),
     'kv-cache-bytes': bytes(1, 2 ** 50)
       .optional(
-        'a quarter of what weights and a step leave on the CPU, up to half for one whole context; half with CUDA',
+        'a quarter of what weights and a step leave on the CPU, up to half for one whole context; with CUDA see --gpu-memory-utilization',
       )
       .help('Size of the KV cache; never more than requests can use')
       .with({
@@ -129,9 +129,9 @@ export const runnerSettings = {
         'Memory of the whole runner, in place of --kv-cache-bytes: the KV cache gets what is left; only on the CPU',
       ),
     'gpu-memory-utilization': decimal(0.01, 1, 'SHARE')
-      .optional()
+      .optional('0.9; with several models half of what each finds free')
       .help(
-        "Share of the CUDA device's memory for everything on it, other programs included, in place of --kv-cache-bytes: the KV cache gets what is left",
+        "Share of the CUDA device's memory for everything on it, other programs included, in place of --kv-cache-bytes: the KV cache gets what is left after a first step",
       ),
     'kv-cache-type': oneOf(['f16', 'f32', 'q8_0']).optional('f16').help('Type of the keys and values'),
     'keep-kv': onOff()

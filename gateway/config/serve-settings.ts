@@ -34,7 +34,7 @@ export const serveSettings = {
     runners: whole(1, RUNNER_LIMITS.runners)
       .or(1)
       .help(
-        'CPU runners, each of which loads the model into its own memory; without --threads they share the processors',
+        'Runners of the model, all on the CPU or all on the CUDA device; without --threads those on the CPU share the processors',
       ),
   }),
   ...inGroup('Model', {

@@ -131,6 +131,12 @@ class Backend {
   virtual Result<void> allocate_kv(const KvShape& shape) = 0;
   // Memory held by weights, in bytes.
   virtual uint64_t weights_bytes() const = 0;
+  // Graphs that the backend makes of steps in which each of at most this many sequences has one row. They
+  // take memory of the device, as much each, when they are first needed.
+  virtual uint32_t num_graphs(uint32_t max_sequences) const {
+    static_cast<void>(max_sequences);
+    return 0;
+  }
 
   // --- one step
   // --------------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ class ForwardingBackend : public Backend {
   }
   Result<void> allocate_kv(const KvShape& shape) override { return backend_.allocate_kv(shape); }
   uint64_t weights_bytes() const override { return backend_.weights_bytes(); }
+  uint32_t num_graphs(uint32_t max_sequences) const override { return backend_.num_graphs(max_sequences); }
 
   void begin_forward(const Batch& batch) override { backend_.begin_forward(batch); }
   void end_forward() override { backend_.end_forward(); }

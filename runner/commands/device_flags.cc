@@ -94,12 +94,6 @@ void add_cpu_flags(CLI::App& command, EngineFlags& flags) {
       ->needs(command.get_option("--kv-fd"))
       ->group(kKvCache);
   command
-      .add_option("--runners", flags.num_runners,
-                  "Runners with this model on this machine; each takes an equal part of the memory at most")
-      ->check(CLI::Range(1u, kMaxRunners))
-      ->capture_default_str()
-      ->group(kKvCache);
-  command
       .add_option_function<std::string>("--gpu-memory-utilization",
                                         [](const std::string&) {
                                           throw CLI::ValidationError(
@@ -130,8 +124,9 @@ void add_gpu_flags(CLI::App& command, EngineFlags& flags) {
   command
       .add_option("--gpu-memory-utilization", flags.gpu_memory_utilization,
                   "Share of the device's memory for everything on it, other programs included, in place of "
-                  "--kv-cache-bytes: the KV cache gets what is left")
+                  "--kv-cache-bytes: the KV cache gets what is left after a first step")
       ->type_name("SHARE")
+      ->default_str("0.9")
       ->check(CLI::Range(kMinUtilization, 1.0))
       ->excludes(command.get_option("--kv-cache-bytes"))
       ->excludes(command.get_option("--num-kvcache-blocks"))
@@ -155,6 +150,13 @@ CLI::Option* add_gpu_device_flag(CLI::App& command, EngineFlags& flags) {
 
 void add_device_flags(CLI::App& command, EngineFlags& flags, bool uses_gpu) {
   add_activations_flag(command, flags, uses_gpu);
+  command
+      .add_option(
+          "--runners", flags.num_runners,
+          "Runners with this model on this machine or GPU; each takes an equal part of the memory at most")
+      ->check(CLI::Range(1u, kMaxRunners))
+      ->capture_default_str()
+      ->group(kKvCache);
   if (uses_gpu) {
     add_gpu_flags(command, flags);
   } else {

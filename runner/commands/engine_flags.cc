@@ -29,7 +29,8 @@ void add_kv_cache_flags(CLI::App& command, EngineFlags& flags, bool uses_gpu) {
           ->type_name("BYTES")
           ->check(kWholeNumber)
           ->default_str(uses_gpu
-                            ? "half of what weights and a step leave"
+                            ? "what --gpu-memory-utilization leaves; with --available-bytes half of what "
+                              "weights and a step do"
                             : "a quarter of what weights and a step leave; up to half of it for one whole "
                               "context")
           ->group(kKvCache);

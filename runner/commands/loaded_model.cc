@@ -11,6 +11,7 @@
 
 #include "runner/commands/memory_plan.h"
 #include "runner/commands/memory_wait.h"
+#include "runner/commands/warm_up.h"
 #include "runner/models/registry.h"
 
 namespace runnel {
@@ -50,8 +51,8 @@ KvIndexShape kv_index_shape(const KvShape& shape, const ModelFile& file, const M
 
 // Plans the memory. A cache that another process has left keeps its size, and so the context that clients
 // were told.
-Result<MemoryPlan> plan_with_kept(const EngineFlags& flags, const ModelFile& file, Backend& backend) {
-  const UsableMemory usable = usable_memory(flags, backend);
+Result<MemoryPlan> plan_with_kept(const EngineFlags& flags, const ModelFile& file, Backend& backend,
+                                  const UsableMemory& usable) {
   Result<MemoryPlan> plan = plan_memory(flags, file, backend, usable);
   if (!plan.ok() || flags.kv_memory == nullptr) return plan;
   const Result<ModelConfig> config = read_config(file, flags.architecture);
@@ -63,6 +64,27 @@ Result<MemoryPlan> plan_with_kept(const EngineFlags& flags, const ModelFile& fil
   as_kept.num_kvcache_blocks = kept;
   const Result<MemoryPlan> again = plan_memory(as_kept, file, backend, usable);
   return again.ok() && !shortage_of(*again) && again->num_blocks == kept ? again : plan;
+}
+
+// The plan after a first step has shown what it takes of the device beside what `plan` counts. usable: what
+// it was before the weights were loaded.
+Result<MemoryPlan> plan_as_measured(const EngineFlags& flags, const ModelFile& file, Model& model,
+                                    Backend& backend, const MemoryPlan& plan, UsableMemory usable) {
+  const Result<uint64_t> unplanned =
+      measure_unplanned(model, backend, plan, usable.available.value_or(0), flags.max_num_seqs);
+  if (!unplanned.ok()) return unplanned.error();
+  usable.unplanned = *unplanned;
+  Result<MemoryPlan> measured = plan_memory(flags, file, backend, usable);
+  const uint32_t original = model.config().original_context_length;
+  // Which of two ropes a model has depends on the length, and it was loaded with that of the longer context.
+  if (!measured.ok() || (plan.max_model_len <= original) == (measured->max_model_len <= original))
+    return measured;
+  return Error{ExitCode::kSystem, "The KV cache has room for a context of " +
+                                      std::to_string(measured->max_model_len) + " tokens, and above " +
+                                      std::to_string(original) +
+                                      " this model computes all texts in another way. Start with "
+                                      "--max-model-len " +
+                                      std::to_string(original) + "."};
 }
 
 }  // namespace
@@ -161,7 +183,8 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
     }
     end_part("memory of the runner before");
   }
-  const Result<MemoryPlan> plan = plan_with_kept(flags, *file, *backend);
+  const UsableMemory usable = usable_memory(flags, *backend);
+  Result<MemoryPlan> plan = plan_with_kept(flags, *file, *backend, usable);
   if (!plan.ok()) return plan.error();
   if (const auto shortage = shortage_of(*plan)) return *shortage;
   end_part("plan");
@@ -171,6 +194,12 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
   if (!model.ok()) return model.error();
 
   const ModelConfig& config = (*model)->config();
+  // Several runners cannot tell what each of them takes.
+  if (share_of_device(flags, usable) && flags.num_runners == 1) {
+    plan = plan_as_measured(flags, *file, **model, *backend, *plan, usable);
+    if (!plan.ok()) return plan.error();
+    end_part("first step");
+  }
   KvShape shape = plan->shape;
   std::unique_ptr<KvMapping> kv;
   if (flags.kv_memory != nullptr) {

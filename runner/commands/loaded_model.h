@@ -58,7 +58,7 @@ struct EngineFlags {
   uint64_t memory_bytes = 0;
   // Blocks of the KV cache, instead of kv_cache_bytes; 0: kv_cache_bytes applies.
   uint32_t num_kvcache_blocks = 0;
-  // Share of the device's memory for everything on it, instead of kv_cache_bytes; 0: kv_cache_bytes applies.
+  // Share of the device's memory for everything on it, instead of kv_cache_bytes; 0: see share_of_device.
   double gpu_memory_utilization = 0.0;
   // The plan counts no more than this as available; 0: no limit.
   uint64_t available_bytes = 0;
@@ -125,9 +125,9 @@ struct LoadedModel {
 };
 
 // Plans the memory (memory_plan.h), loads the model and reserves the KV cache: as many blocks as the plan
-// has. If there is kv_memory, the cache lies there and begins with what it remembers. Opens no file. Fails
-// with the exit code of the cause: the file, a flag, or memory. Memory that does not suffice is refused
-// before anything is loaded.
+// has, or on a device as many as a share of it leaves after a first step. If there is kv_memory, the cache
+// lies there and begins with what it remembers. Opens no file. Fails with the exit code of the cause: the
+// file, a flag, or memory. Memory that does not suffice is refused before anything is loaded.
 Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress);
 // Opens flags.model first.

@@ -17,8 +17,8 @@
 namespace runnel {
 namespace {
 
-// The default cache takes one part of this many of what weights and a step leave. A device has nothing else
-// to do; the system's memory is for everybody.
+// Without a share of a device, the default cache takes one part of this many of what weights and a step
+// leave. The system's memory is for everybody, a device for models.
 constexpr uint64_t kShareOfDevice = 2;
 constexpr uint64_t kShareOfSystem = 4;
 // More than that, if one request of the model's whole context needs it, but no more than one part of this
@@ -158,21 +158,34 @@ Result<uint32_t> blocks_of_budget(uint64_t memory_bytes, const UsableMemory& usa
                MemoryShortage{enough, memory_bytes}};
 }
 
-// The blocks of a cache that --gpu-memory-utilization leaves room for.
-Result<uint32_t> blocks_of_share(double share, const UsableMemory& usable, uint64_t weights,
-                                 const CacheSizes& sizes) {
+// The blocks of a cache that --gpu-memory-utilization leaves room for. Of several runners on the device each
+// has an equal part of the share, and counts only what it takes itself, since the others may not have taken
+// theirs yet.
+Result<uint32_t> blocks_of_share(double share, uint32_t num_runners, const UsableMemory& usable,
+                                 uint64_t weights, const CacheSizes& sizes) {
   const uint64_t total = usable.of_device.value_or(0);
-  const auto allowed = static_cast<uint64_t>(share * static_cast<double>(total));
-  const uint64_t taken = less(total, usable.available.value_or(0)) + weights;
-  if (const uint32_t blocks = sizes.blocks_within(less(allowed, taken)); blocks > 0) return blocks;
+  const uint64_t free_bytes = usable.available.value_or(0);
+  const auto allowed = static_cast<uint64_t>(share * static_cast<double>(total)) / num_runners;
+  const uint64_t own = weights + usable.unplanned;
+  const uint64_t taken = num_runners == 1 ? less(total, free_bytes) + own : own;
+  const uint64_t room = std::min(less(allowed, taken), less(free_bytes, own));
+  if (const uint32_t blocks = sizes.blocks_within(room); blocks > 0) return blocks;
   const uint64_t least = taken + sizes.bytes_of(1);
-  return Error{ExitCode::kSystem,
-               "--gpu-memory-utilization is " + text_of(share) + ", which is " + std::to_string(allowed) +
-                   " of the device's " + std::to_string(total) + " bytes; everything on it takes " +
-                   std::to_string(least - sizes.block_bytes()) + " and one block of the KV cache " +
-                   std::to_string(sizes.block_bytes()) + ". Start with " + text_of(share_of(least, total)) +
-                   " or more, use a smaller model, or end what else uses the GPU.",
-               MemoryShortage{least, allowed}};
+  const uint64_t least_of_all = least * num_runners;
+  return Error{
+      ExitCode::kSystem,
+      "Insufficient VRAM for KV cache (need at least " + std::to_string(sizes.block_bytes() / 1'000'000 + 1) +
+          " MB): --gpu-memory-utilization is " + text_of(share) + ", which is " + std::to_string(allowed) +
+          " of the device's " + std::to_string(total) + " bytes" +
+          (num_runners == 1 ? "" : " for each of " + std::to_string(num_runners) + " runners") +
+          "; everything there takes " + std::to_string(least - sizes.block_bytes()) +
+          " and one block of the KV cache " + std::to_string(sizes.block_bytes()) + "; " +
+          std::to_string(free_bytes) + " are free. " +
+          (least_of_all <= total ? "Start with " + text_of(share_of(least_of_all, total)) + " or more, use"
+                                 : "Use") +
+          " a smaller model, lower --max-num-seqs or --max-num-batched-tokens, or end what else uses "
+          "the GPU.",
+      MemoryShortage{least, allowed}};
 }
 
 // The blocks of a cache whose size nobody has set.
@@ -216,9 +229,10 @@ Result<Blocks> blocks_of(const EngineFlags& flags, const UsableMemory& usable, u
     return Blocks{*count, flag};
   };
   if (flags.num_kvcache_blocks > 0) return Blocks{flags.num_kvcache_blocks, "--num-kvcache-blocks"};
-  if (flags.gpu_memory_utilization > 0.0)
-    return named(blocks_of_share(flags.gpu_memory_utilization, usable, weights, sizes),
+  if (const std::optional<double> share = share_of_device(flags, usable)) {
+    return named(blocks_of_share(*share, flags.num_runners, usable, weights, sizes),
                  "--gpu-memory-utilization");
+  }
   if (flags.memory_bytes > 0)
     return named(blocks_of_budget(flags.memory_bytes, usable, weights, sizes), "--memory-bytes");
   if (flags.kv_cache_bytes == 0) return named(default_blocks(flags, usable, weights, sizes), "");
@@ -249,6 +263,13 @@ Result<void> check_context(const EngineFlags& flags, const Blocks& blocks, const
 
 }  // namespace
 
+std::optional<double> share_of_device(const EngineFlags& flags, const UsableMemory& usable) {
+  if (!usable.of_device || flags.num_kvcache_blocks > 0 || flags.kv_cache_bytes > 0) return std::nullopt;
+  if (flags.gpu_memory_utilization > 0.0) return flags.gpu_memory_utilization;
+  if (flags.available_bytes > 0) return std::nullopt;
+  return kDefaultUtilization;
+}
+
 UsableMemory usable_memory(const EngineFlags& flags, Backend& backend) {
   UsableMemory usable;
   const auto at_most = [&](uint64_t bytes) {
@@ -257,6 +278,8 @@ UsableMemory usable_memory(const EngineFlags& flags, Backend& backend) {
   if (const uint64_t of_device = backend.device().total_memory_bytes(); of_device > 0) {
     usable.of_device = of_device;
     usable.available = backend.device().free_memory_bytes();
+    // Without a share, this is what keeps room for the runners that have not taken their part yet.
+    if (flags.num_runners > 1 && flags.available_bytes > 0) at_most(of_device / flags.num_runners);
   } else {
     const Result<uint64_t> process = private_memory_bytes();
     usable.process = process.ok() ? *process : 0;
@@ -319,8 +342,8 @@ std::optional<Error> shortage_of(const MemoryPlan& plan) {
                    " for a KV cache of " + std::to_string(uint64_t{plan.num_blocks} * plan.shape.block_size) +
                    " tokens, " + std::to_string(plan.step.total()) + " for a step and " +
                    std::to_string(plan.requests) + " for requests; " + std::to_string(*plan.available) +
-                   " are available. Ask for a shorter context, a smaller KV cache or fewer sequences, end "
-                   "what else uses the memory, or take a smaller model.",
+                   " are available. Lower --max-model-len, the size of the KV cache, --max-num-seqs or "
+                   "--max-num-batched-tokens, end what else uses the memory, or take a smaller model.",
                MemoryShortage{plan.needed(), plan.available}};
 }
 

@@ -25,7 +25,16 @@ struct UsableMemory {
   std::optional<uint64_t> available;  // bytes that can be taken now; nothing: unknown
   uint64_t process = 0;               // bytes that this process holds already; 0 on a device
   std::optional<uint64_t> of_device;  // all bytes of a device with memory of its own, used or free
+  // Bytes of the device that a first step was seen to take beside what a plan counts, and that graphs will
+  // take.
+  uint64_t unplanned = 0;
 };
+
+// The share of a device's memory that everything on it may take if nobody has set one.
+constexpr double kDefaultUtilization = 0.9;
+// The share that decides the size of the KV cache. Nothing if something else does: a flag, or
+// --available-bytes, with which several models share the device.
+std::optional<double> share_of_device(const EngineFlags& flags, const UsableMemory& usable);
 
 UsableMemory usable_memory(const EngineFlags& flags, Backend& backend);
 

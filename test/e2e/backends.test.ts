@@ -12,7 +12,7 @@ import {
   mostLikelyIds,
   writeLlama,
 } from '../fixtures/emulated-runners.ts';
-import { Gateway } from '../fixtures/gateway.ts';
+import { Gateway, type Health } from '../fixtures/gateway.ts';
 import { inParallel } from '../fixtures/in-parallel.ts';
 import { type NativeAnswer, readNativeAnswer } from '../fixtures/native-stream.ts';
 import { patienceMs, temporaryDirectory } from '../fixtures/supervised.ts';
@@ -180,6 +180,30 @@ test('--backend cuda, built, the device dies and is there again: cuda-runner is 
       assert.is(it.runners.numCudaStarts(), 2);
       assert.equal((await backendOf(gateway)).serving, 'cuda');
       assert.is((await gateway.health()).runner.restarts, 1);
+    });
+  });
+});
+
+type SeveralRunners = Health & {
+  readonly runners?: readonly { readonly state: string; readonly pid: number; readonly kv_blocks: number }[];
+};
+
+test('two runners on one device have equal parts of it; one is killed, and its streams go on in the other', async () => {
+  await world(true, async (it) => {
+    await served(it, [...cuda, '--runners', '2'], async (gateway) => {
+      const { runners = [] } = (await gateway.healthWhere(
+        ({ runners = [] }: SeveralRunners) => runners.every(({ state }) => state === 'ready'),
+        'Both runners',
+      )) as SeveralRunners;
+      assert.is(runners.length, 2);
+      assert.is(runners[0]?.kv_blocks, runners[1]?.kv_blocks);
+      const marks = [1, 2, 3, 4].map((first) => answer(gateway, it.model, first, LONG));
+      await gateway.healthWhere(({ runner }) => runner.open_requests === 4, 'All streams');
+      // A later request has all its tokens, so the streams have some.
+      await answer(gateway, it.model, 5, 5);
+      process.kill(runners[0]?.pid ?? 0, 'SIGKILL');
+      assert.equal(await Promise.all(marks), [undefined, undefined, undefined, undefined]);
+      await until(patienceMs, 'The next runner', () => it.runners.numCudaStarts() === 3);
     });
   });
 });

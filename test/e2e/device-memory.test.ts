@@ -27,30 +27,26 @@ test('a start without enough memory exits with needed and available bytes, or se
     statuses.add(status);
     if (status === 0) continue;
     assert.is(status, SYSTEM, `${memoryBytes} bytes: ${stderr}`);
-    assert.match(
-      stderr,
-      /needs? (at least )?\d+ .*[;,] (\d+ of \d+ bytes are free|and half of what is free .* is \d+)/,
-    );
+    assert.match(stderr, /takes \d+ and one block of the KV cache \d+; \d+ are free\. /);
   }
   assert.equal([...statuses].sort(), [0, SYSTEM]);
 });
 
-test('a KV cache that does not fit is refused with the size it needs', () => {
-  // Each refusal says how much is missing. The test adds that and tries again; the cache is refused last.
+test('a refusal says how much is missing, and with that much the model is served', () => {
   let memoryBytes = 1_000_000;
-  let answer = generate(memoryBytes);
-  while (true) {
-    const found = /needs? (\d+) .*; (\d+) of \d+ bytes are free/.exec(answer.stderr);
-    if (found === null) break;
-    memoryBytes += Math.max(Number(found[1]) - Number(found[2]), ALLOCATION_BYTES);
-    answer = generate(memoryBytes);
+  for (;;) {
+    const { status, stderr } = generate(memoryBytes);
+    if (status === 0) break;
+    const found =
+      /Insufficient VRAM for KV cache \(need at least 1 MB\): .* is (\d+) of the device's (\d+) bytes; .* takes (\d+) and one block of the KV cache (\d+);/.exec(
+        stderr,
+      );
+    assert.ok(found !== null, stderr);
+    const [allowed = 0, total, taken = 0, block = 0] = found.slice(1).map(Number);
+    assert.is(total, memoryBytes);
+    assert.ok(allowed < taken + block, stderr);
+    memoryBytes = Math.ceil((taken + block + ALLOCATION_BYTES) / (allowed / memoryBytes));
   }
-  assert.is(answer.status, SYSTEM);
-  const [, needed, half] =
-    /Insufficient VRAM for KV cache \(need at least 1 MB\): .* takes (\d+) bytes, and half of .* is (\d+)\./.exec(
-      answer.stderr,
-    ) ?? [];
-  assert.ok(Number(half) < Number(needed), answer.stderr);
 });
 
 test('bench reports device memory besides the KV cache: weights and step buffers', () => {
