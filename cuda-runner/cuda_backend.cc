@@ -225,7 +225,7 @@ Result<void> CudaBackend::expect_weights(uint64_t bytes, const std::string&) {
 Result<void> CudaBackend::prepare(const DecoderSpec& spec, const StepLimits& limits) {
   CHECK(limits.max_rows > 0 && limits.max_head_rows > 0 && !logits_);
   end_part("weights", weights_->finish_upload());
-  load_kernels(spec, kv_type_);
+  load_kernels(spec, weights_->matrix_types(), kv_type_);
   end_part("kernels");
   const Result<DecoderWidths> widths = widths_of(spec);
   if (!widths) return widths.error();
@@ -235,7 +235,8 @@ Result<void> CudaBackend::prepare(const DecoderSpec& spec, const StepLimits& lim
   const auto sizes = flow_sizes(*widths, max_rows_);
   for (size_t i = 0; i < flows.size(); ++i) {
     if (sizes[i].num_rows == 0) continue;
-    if (const auto allocated = flows[i]->emplace(sizes[i].num_rows, sizes[i].width).allocate(); !allocated)
+    if (const auto allocated = flows[i]->emplace(sizes[i].num_rows, sizes[i].width).allocate(stream_);
+        !allocated)
       return allocated;
   }
   if (experts_.num_experts > 0) {

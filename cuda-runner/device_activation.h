@@ -19,10 +19,11 @@ class DeviceActivation {
   DeviceActivation(uint32_t max_rows, uint32_t width)
       : max_rows_(max_rows),
         width_(width),
-        stride_((width + kBlockColumns - 1) / kBlockColumns * kBlockColumns) {}
+        stride_((width + kBlockColumns - 1) / kBlockColumns * kBlockColumns),
+        row_capacity_((max_rows + kRowGroup - 1) / kRowGroup * kRowGroup) {}
 
-  // Fails with kSystem.
-  Result<void> allocate();
+  // Fills what products read with zeros. Fails with kSystem.
+  Result<void> allocate(Stream& stream);
   // Bytes of the device's memory that allocate() takes.
   uint64_t num_bytes() const;
 
@@ -32,17 +33,27 @@ class DeviceActivation {
   std::vector<float> read(uint32_t num_rows, Stream& stream) const;
   FloatRows floats() { return {values_.view(), stride_}; }
   ReadyRows ready() {
-    return {values_.view(), quants_.view(), scales_.view(), sums_.view(), half_sums_.view(), width_, stride_};
+    return {.values = values_.view(),
+            .quants = quants_.view(),
+            .scales = scales_.view(),
+            .sums = sums_.view(),
+            .scaled_sums = scaled_sums_.view(),
+            .half_sums = half_sums_.view(),
+            .width = width_,
+            .stride = stride_,
+            .row_capacity = row_capacity_};
   }
 
  private:
   uint32_t max_rows_;
   uint32_t width_;
   uint32_t stride_;
+  uint32_t row_capacity_;
   DeviceBuffer<float> values_;
   DeviceBuffer<int8_t> quants_;
   DeviceBuffer<float> scales_;
   DeviceBuffer<int32_t> sums_;
+  DeviceBuffer<float> scaled_sums_;
   DeviceBuffer<int32_t> half_sums_;
 };
 

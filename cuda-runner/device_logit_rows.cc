@@ -10,7 +10,7 @@ namespace runnel {
 Result<DeviceLogitRows> DeviceLogitRows::allocate(uint32_t max_rows, uint32_t width, uint32_t vocab_size,
                                                   Stream& stream) {
   DeviceActivation input(max_rows, width);
-  if (const auto done = input.allocate(); !done) return done.error();
+  if (const auto done = input.allocate(stream); !done) return done.error();
   Result<DeviceSampler> sampler = DeviceSampler::allocate(max_rows, vocab_size);
   if (!sampler) return sampler.error();
   DeviceLogitRows rows(stream, std::move(input), *std::move(sampler));

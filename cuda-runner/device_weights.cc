@@ -107,6 +107,15 @@ const DeviceVector& DeviceWeights::vector(WeightHandle handle) const {
   return *found;
 }
 
+std::set<TensorType> DeviceWeights::matrix_types() const {
+  std::set<TensorType> types;
+  for (const Weight& weight : weights_) {
+    if (const auto* matrix = std::get_if<StackedMatrix>(&weight))
+      for (const UploadedMatrix& part : *matrix) types.insert(part.type);
+  }
+  return types;
+}
+
 WeightHandle DeviceWeights::add(Weight weight) {
   weights_.push_back(std::move(weight));
   return {static_cast<int32_t>(weights_.size()) - 1};

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -47,6 +48,7 @@ class DeviceWeights {
   const DeviceVector& vector(WeightHandle handle) const;
 
   uint64_t num_bytes() const { return num_bytes_; }
+  std::set<TensorType> matrix_types() const;
 
  private:
   using Weight = std::variant<StackedMatrix, DeviceVector>;

@@ -11,22 +11,25 @@
 #include "cuda-runner/kernels/product.h"
 #include "cuda-runner/kernels/rope_angles.h"
 #include "cuda-runner/kernels/rope_store.h"
+#include "runner/formats/tensor.h"
 
 namespace runnel {
 
-void load_kernels(const DecoderSpec& spec, KvType kv_type) {
+void load_kernels(const DecoderSpec& spec, const std::set<TensorType>& weight_types, KvType kv_type) {
   const auto any = [&](auto&& is_so) {
     return std::ranges::any_of(spec.layers, [&](const LayerSpec& layer) { return is_so(layer.ffn); });
   };
   const auto load = [](cudaError_t status) { expect_success(status, "loading kernels"); };
-  for (const auto of_every_model :
-       {load_draw, load_embed, load_multiply, load_norm, load_rope_angles, load_rope_store})
+  for (const auto of_every_model : {load_draw, load_embed, load_norm, load_rope_angles, load_rope_store})
     load(of_every_model());
   load(load_attend(kv_type, spec.layers.front().attention));
   const auto has_experts = [](const FfnSpec& ffn) { return ffn.experts.num_experts > 0; };
   if (any(has_experts)) load(load_experts());
-  if (any([&](const FfnSpec& ffn) { return ffn.has_gate && !has_experts(ffn); })) load(load_gated_multiply());
-  if (any([](const FfnSpec& ffn) { return !ffn.has_gate; })) load(load_activated_multiply());
+  const bool is_gated = any([&](const FfnSpec& ffn) { return ffn.has_gate && !has_experts(ffn); });
+  for (const TensorType type : weight_types) {
+    load(load_multiply(type));
+    if (is_gated) load(load_gated_multiply(type));
+  }
 }
 
 }  // namespace runnel

@@ -61,6 +61,9 @@ class Global {
     std::memset(emulator::states_of(to), emulator::kWrittenByKernel, sizeof(V));
   }
 
+  Global<const uint8_t> bytes() const {
+    return {reinterpret_cast<const uint8_t*>(data_), count_ * sizeof(T)};
+  }
   Global from(emulator::Index first, size_t count) const {
     if (first.value > count_ || count > count_ - first.value)
       emulator::fault(cudaErrorLaunchFailure, first.place,

@@ -39,6 +39,18 @@ inline void sync_warp(emulator::Place place = emulator::Place::current()) {
   emulator::wait_for_warp("sync_warp", place);
 }
 
+// One block runs at a time, so its memory is static. kBytes is its size on a device; here Shared arrays are
+// larger, since they have records.
+template <typename Memory>
+Memory& dynamic_shared(emulator::Place place = emulator::Place::current()) {
+  static Memory memory;
+  if (Memory::kBytes > emulator::dynamic_shared_bytes)
+    emulator::fault(cudaErrorLaunchFailure, place,
+                    "uses %u bytes of dynamic shared memory; it was launched with %zu", Memory::kBytes,
+                    emulator::dynamic_shared_bytes);
+  return memory;
+}
+
 template <typename T>
 T shuffle(T value, uint32_t from, emulator::Place place = emulator::Place::current()) {
   static_assert(sizeof(T) == 4);
@@ -85,8 +97,8 @@ inline int32_t dot4(uint32_t a, uint32_t b, int32_t c) {
 }
 
 // kernels/lang.h says which elements a lane holds.
-inline void mma_s8(int32_t (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
-                   emulator::Place place = emulator::Place::current()) {
+inline void mma_s8(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                   const int32_t (&from)[4], emulator::Place place = emulator::Place::current()) {
   struct Held {
     uint32_t a[4];
     uint32_t b[2];
@@ -114,20 +126,28 @@ inline void mma_s8(int32_t (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b
       int32_t sum = 0;
       for (uint32_t k = 0; k < 32; ++k) sum += rows[i][k] * columns[j][k];
       // Wraps, as the instruction does.
-      acc[2 * i + j] =
-          std::bit_cast<int32_t>(std::bit_cast<uint32_t>(acc[2 * i + j]) + static_cast<uint32_t>(sum));
+      sums[2 * i + j] =
+          std::bit_cast<int32_t>(std::bit_cast<uint32_t>(from[2 * i + j]) + static_cast<uint32_t>(sum));
     }
   }
 }
 
-template <typename T, size_t N, typename From>
-void copy_async(Shared<T, N>& to, emulator::Index to_index, Global<From> from, emulator::Index from_index) {
-  const auto bytes = from.template load<uint4>(from_index);
+template <typename T, size_t N>
+void copy_async(Shared<T, N>& to, emulator::Index to_index, const uint4& bytes) {
   emulator::AsyncCopy copy;
   copy.records = to.template begin_copy<uint4>(to_index);
   copy.to = to.copy_target(to_index.value);
   std::memcpy(copy.bytes.data(), &bytes, emulator::kCopyBytes);
   emulator::begin_copy(copy);
+}
+template <typename T, size_t N, typename From>
+void copy_async(Shared<T, N>& to, emulator::Index to_index, Global<From> from, emulator::Index from_index) {
+  copy_async(to, to_index, from.template load<uint4>(from_index));
+}
+template <typename T, size_t N, typename From>
+void copy_read_only_async(Shared<T, N>& to, emulator::Index to_index, Global<From> from,
+                          emulator::Index from_index) {
+  copy_async(to, to_index, from.template load_read_only<uint4>(from_index));
 }
 inline void commit_copies() {
   emulator::commit_copies();

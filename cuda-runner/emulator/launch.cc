@@ -1,5 +1,6 @@
 #include "cuda-runner/emulator/launch.h"
 
+#include <algorithm>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -17,6 +18,8 @@ constexpr uint32_t kEarlyCapability = 90;
 constexpr uint32_t kMaxGridX = 0x7fffffff;
 constexpr uint32_t kMaxGridYZ = 0xffff;
 constexpr uint32_t kMaxBlockZ = 64;
+// Dynamic shared memory that a kernel may have without asking for more.
+constexpr size_t kMaxPlainSharedBytes = 48 * 1024;
 
 // The second argument in the text of a call's arguments, which may have commas in brackets.
 std::string second_argument(const std::string& words) {
@@ -60,10 +63,13 @@ bool begins_early(const cudaLaunchConfig_t& config, const Settings& settings, st
 
 }  // namespace
 
+size_t dynamic_shared_bytes = 0;
+
 void run_launch(const Launch& launch, uint64_t order_seed) {
   const uint64_t num_blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   // Visits every block once: the step and the number of blocks have no common divisor.
   now.launch_epoch = now.epoch + 1;
+  dynamic_shared_bytes = launch.dynamic_shared_bytes;
   if (counters != nullptr) counters->begin_launch(launch.kernel);
   Random random(order_seed);
   uint64_t block = random.next() % num_blocks;
@@ -87,13 +93,19 @@ cudaError_t enqueue_launch(const char* words, const cudaLaunchConfig_t& config, 
                   config.gridDim,
                   config.blockDim,
                   begins_early(config, machine.settings, refusal),
+                  config.dynamicSmemBytes,
                   std::move(thread)};
     if (!is_possible(launch.grid, launch.block))
       return refuse(cudaErrorInvalidConfiguration,
                     launch.kernel + " is launched with a grid or blocks that no device has");
-    if (config.dynamicSmemBytes != 0)
-      return refuse(cudaErrorInvalidValue,
-                    launch.kernel + " is launched with dynamic shared memory, which is not emulated");
+    const auto asked = machine.dynamic_shared_bytes.find(function);
+    const size_t most = std::max<size_t>(kMaxPlainSharedBytes,
+                                         asked == machine.dynamic_shared_bytes.end() ? 0 : asked->second);
+    if (config.dynamicSmemBytes > most)
+      return refuse(cudaErrorInvalidValue, launch.kernel + " is launched with " +
+                                               std::to_string(config.dynamicSmemBytes) +
+                                               " bytes of dynamic shared memory; it may have " +
+                                               std::to_string(most) + " (cudaFuncSetAttribute)");
     if (!refusal.empty()) return refuse(cudaErrorInvalidValue, launch.kernel + refusal);
     const uint32_t num_threads = launch.block.x * launch.block.y * launch.block.z;
     if (const uint32_t bound = max_threads_of(function); num_threads > bound)

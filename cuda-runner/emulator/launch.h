@@ -23,8 +23,12 @@ struct Launch {
   dim3 block;
   // Whether it may begin before the launches before it are complete.
   bool begins_early;
+  size_t dynamic_shared_bytes;
   std::function<void()> thread;
 };
+
+// Of the running launch.
+extern size_t dynamic_shared_bytes;
 
 // Runs the blocks one after the other, in an order that the seed decides. A fault ends the launch (fault.h).
 void run_launch(const Launch& launch, uint64_t order_seed);

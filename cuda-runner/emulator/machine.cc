@@ -19,6 +19,7 @@ void Machine::start(const Settings& new_settings) {
   device_memory.reset(settings.memory_bytes, settings.finds_races);
   loaded_kernels.clear();
   contexts.clear();
+  dynamic_shared_bytes.clear();
   num_launches = 0;
   last_error = cudaSuccess;
   forget_fault();

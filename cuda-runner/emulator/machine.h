@@ -73,6 +73,8 @@ struct Machine {
   Handles<CUgraphExec_st> executables;
   std::set<const void*> loaded_kernels;
   std::set<int> contexts;  // numbers of the devices that have one
+  // Of kernels that may have more than without asking.
+  std::map<const void*, size_t> dynamic_shared_bytes;
   uint64_t num_launches = 0;
   cudaError_t last_error = cudaSuccess;
 };

@@ -24,6 +24,24 @@ int minor_of(const Machine& machine) {
 
 constexpr int kNumMultiprocessors = 4;
 
+// The largest shared memory of a block, as the CUDA C++ Programming Guide lists it for compute capabilities.
+int max_shared_bytes(const Machine& machine) {
+  switch (machine.settings.compute_capability) {
+    case 70:
+      return 96 * 1024;
+    case 75:
+      return 64 * 1024;
+    case 80:
+    case 87:
+      return 163 * 1024;
+    case 90:
+    case 100:
+    case 110:
+      return 227 * 1024;
+  }
+  return 99 * 1024;
+}
+
 }  // namespace
 
 cudaError_t cudaGetLastError() {
@@ -78,6 +96,20 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
   });
 }
 
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  return call([&](Machine& machine) {
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize)
+      return refuse(cudaErrorInvalidValue,
+                    "a kernel's attribute " + std::to_string(attribute) + " is set, which is not emulated");
+    if (value < 0 || value > max_shared_bytes(machine))
+      return refuse(cudaErrorInvalidValue, "a kernel asks for " + std::to_string(value) +
+                                               " bytes of dynamic shared memory; the device has " +
+                                               std::to_string(max_shared_bytes(machine)));
+    machine.dynamic_shared_bytes[kernel] = static_cast<size_t>(value);
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return call([&](Machine& machine) {
     const cudaError_t error = check_device(machine, device);
@@ -99,6 +131,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     switch (attribute) {
       case cudaDevAttrMultiProcessorCount:
         *value = kNumMultiprocessors;
+        return cudaSuccess;
+      case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        *value = max_shared_bytes(machine);
         return cudaSuccess;
       case cudaDevAttrComputeCapabilityMajor:
         *value = major_of(machine);

@@ -12,46 +12,42 @@ constexpr uint32_t kThreads = 256;
 
 template <TensorType kType>
 __device__ inline float quantised_weight_at(const DeviceMatrix& matrix, uint32_t row, uint32_t column) {
-  using View = QuantBlockView<kType>;
-  const View block(matrix, row / kWarpTileRows, column / kBlockColumns, row % kWarpTileRows);
+  const StoredBlock<kType> stored(matrix, row / kWarpTileRows, column / kBlockColumns);
+  const QuantBlockView<kType, StoredBlock<kType>> block(stored, row % kWarpTileRows);
+  const BlockScales<kType> scales(block);
   const uint32_t in_block = column % kBlockColumns;
   uint32_t codes[2];
   block.load_two(in_block / 4 % 4, codes[0], codes[1]);
   const uint32_t half = in_block / 16;
   const auto code = static_cast<int8_t>(static_cast<uint8_t>(codes[half] >> (8 * (in_block % 4))));
-  float scale = block.scale();
-  float minimum = block.minimum();
-  if constexpr (View::kHasTwoSums) {
-    scale = scale * static_cast<float>(block.sub_scale(half));
-    minimum = minimum * static_cast<float>(block.sub_minimum(half));
+  float scale = scales.scale;
+  float minimum = scales.minimum;
+  if constexpr (scales.kHasTwoSums) {
+    scale = scale * static_cast<float>(scales.sub_scale(half));
+    minimum = minimum * static_cast<float>(scales.sub_minimum(half));
   }
-  const float weight = scale * static_cast<float>(code - View::kExcess);
-  return View::kFormat.has_minimum ? weight + minimum : weight;
+  const float weight = scale * static_cast<float>(code - scales.kExcess);
+  return scales.kFormat.has_minimum ? weight + minimum : weight;
 }
 
 __device__ inline float weight_at(const DeviceMatrix& matrix, uint32_t row, uint32_t column) {
   const uint32_t tile = row / kWarpTileRows;
   const uint32_t row_in_tile = row % kWarpTileRows;
-  switch (matrix.type) {
-    case TensorType::kF32: {
+  return with_weight_type(matrix.type, [&](auto type) -> float {
+    constexpr TensorType kType = type;
+    if constexpr (is_quantised(kType)) {
+      return quantised_weight_at<kType>(matrix, row, column);
+    } else if constexpr (kType == TensorType::kF32) {
       const size_t first = piece_index(tile, (matrix.columns + 3) / 4, column / 4, row_in_tile);
       return std::bit_cast<float>(matrix.quants[first + column % 4]);
-    }
-    case TensorType::kF16:
-    case TensorType::kBF16: {
+    } else {
       const size_t first = piece_index(tile, (matrix.columns + 7) / 8, column / 8, row_in_tile);
       const uint32_t word = matrix.quants[first + column % 8 / 2];
       const auto bits = static_cast<uint16_t>(word >> (16 * (column % 2)));
-      return matrix.type == TensorType::kF16 ? from_half(bits)
-                                             : std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+      return kType == TensorType::kF16 ? from_half(bits)
+                                       : std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
     }
-    default: {
-      float weight = 0.0f;
-      with_quantised(matrix.type,
-                     [&](auto type) { weight = quantised_weight_at<type>(matrix, row, column); });
-      return weight;
-    }
-  }
+  });
 }
 
 // Grid x: rows of the batch; y: groups of 256 columns.

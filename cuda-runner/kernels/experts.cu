@@ -12,9 +12,21 @@ namespace runnel {
 namespace {
 
 // Rows use different experts, so each use is a separate product with one row.
-using Product = VectorProduct<1>;
-using Scratch = Shared<float, Product::kScratch>;
-using Products = Shared<float, kWarpTileRows>;
+template <TensorType kType>
+using Product = VectorProduct<kType, 1>;
+// Neither its size nor its number of threads depends on the type.
+using AnyProduct = Product<TensorType::kF32>;
+using Memory = VectorProductMemory<1>;
+
+// The product of the tile's row lane() and row `row`, in the first warp.
+__device__ float product(const DeviceMatrix& matrix, uint32_t tile, const ReadyRows& in, uint32_t row,
+                         uint32_t num_rows, Memory& memory) {
+  return with_weight_type(matrix.type, [&](auto type) {
+    float total[1];
+    Product<type>::compute(matrix, tile, in, row, num_rows, memory, total);
+    return total[0];
+  });
+}
 
 // Grid x: rows, one warp for each.
 __global__ void __launch_bounds__(kWarpSize)
@@ -52,39 +64,36 @@ __global__ void __launch_bounds__(kWarpSize)
 }
 
 // Grid x: uses; y: tiles of an expert.
-__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
+__global__ void __launch_bounds__(AnyProduct::kMaxThreads, AnyProduct::kMinBlocks)
     expert_gated_multiply_kernel(DeviceMatrix gate, DeviceMatrix up, Nonlinearity nonlinearity, ReadyRows in,
                                  uint32_t num_rows, ExpertUses uses, ReadyRows out) {
   let_next_begin();
   wait_for_previous();
-  __shared__ Scratch scratch;
-  __shared__ Products gates;
-  __shared__ Products ups;
+  __shared__ Memory memory;
   const uint32_t use = blockIdx.x;
   const uint32_t tile = uses.experts[use] * gridDim.y + blockIdx.y;
   const uint32_t row = use / uses.num_used;
-  Product::compute(gate, tile, in, row, num_rows, scratch, gates);
-  Product::compute(up, tile, in, row, num_rows, scratch, ups);
+  const float gated = product(gate, tile, in, row, num_rows, memory);
+  const float scaled = product(up, tile, in, row, num_rows, memory);
   if (warp() != 0) return;
-  const float y = apply(nonlinearity, gates[lane()]) * ups[lane()];
+  const float y = apply(nonlinearity, gated) * scaled;
   store_ready_block(out, use, blockIdx.y * kWarpTileRows, y);
 }
 
 // Grid x: rows; y: tiles of an expert.
-__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
+__global__ void __launch_bounds__(AnyProduct::kMaxThreads, AnyProduct::kMinBlocks)
     add_expert_output_kernel(DeviceMatrix down, ReadyRows in, uint32_t num_uses, ExpertUses uses,
                              FloatRows out) {
   let_next_begin();
   wait_for_previous();
-  __shared__ Scratch scratch;
-  __shared__ Products products;
+  __shared__ Memory memory;
   const uint32_t row = blockIdx.x;
   float sum = 0.0f;
   for (uint32_t i = 0; i < uses.num_used; ++i) {
     const uint32_t use = row * uses.num_used + i;
     const uint32_t tile = uses.experts[use] * gridDim.y + blockIdx.y;
-    Product::compute(down, tile, in, use, num_uses, scratch, products);
-    if (warp() == 0) sum = std::fma(uses.weights[use], products[lane()], sum);
+    const float y = product(down, tile, in, use, num_uses, memory);
+    if (warp() == 0) sum = std::fma(uses.weights[use], y, sum);
   }
   if (warp() != 0) return;
   const size_t index = static_cast<size_t>(row) * out.stride + blockIdx.y * kWarpTileRows + lane();
@@ -92,7 +101,7 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
 }
 
 uint32_t num_threads(const DeviceMatrix& matrix) {
-  return Product::num_threads(divide_up(matrix.columns, kSegmentColumns));
+  return AnyProduct::num_threads(matrix.columns);
 }
 
 }  // namespace

@@ -26,6 +26,10 @@ class Global {
   __host__ __device__ Global from(size_t first, [[maybe_unused]] size_t count) const {
     return {data_ + first, count};
   }
+  // The same memory as bytes.
+  __host__ __device__ Global<const uint8_t> bytes() const {
+    return {reinterpret_cast<const uint8_t*>(data_), 0};
+  }
 #if defined(__CUDACC__)
   __device__ T& operator[](size_t index) const {
     return data_[index];
@@ -106,6 +110,15 @@ __device__ inline void sync_warp() {
   __syncwarp();
 }
 
+// Shared memory of the size that the launch asks for (launch.h), which may be more than 48 KiB. Memory: a
+// class of Shared arrays that has its size as kBytes.
+template <typename Memory>
+__device__ inline Memory& dynamic_shared() {
+  extern __shared__ uint4 dynamic_shared_memory[];
+  static_assert(sizeof(Memory) == Memory::kBytes);
+  return *reinterpret_cast<Memory*>(dynamic_shared_memory);
+}
+
 // The value of lane lane() ^ mask (shuffle_xor), or of lane `from` (shuffle). T must have 4 bytes.
 template <typename T>
 __device__ inline T shuffle_xor(T value, uint32_t mask) {
@@ -137,23 +150,25 @@ __device__ inline int32_t dot4(uint32_t a, uint32_t b, int32_t c) {
   return __dp4a(static_cast<int>(a), static_cast<int>(b), c);
 }
 
-// acc += A B, where A (16, 32) and B (32, 8) have signed bytes. The PTX ISA, "mma.m16n8k32" for .s8, says
-// which elements a lane holds. With g = lane / 4 and t = lane % 4:
+// sums = from + A B, where A (16, 32) and B (32, 8) have signed bytes. The PTX ISA, "mma.m16n8k32" for .s8,
+// says which elements a lane holds. With g = lane / 4 and t = lane % 4:
 //   a[0] A[g][4t..]   a[1] A[g + 8][4t..]   a[2] A[g][16 + 4t..]   a[3] A[g + 8][16 + 4t..]
 //   b[0] B[4t..][g]   b[1] B[16 + 4t..][g]
-//   acc[0..1] at (g, 2t..)   acc[2..3] at (g + 8, 2t..)
-__device__ inline void mma_s8(int32_t (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+//   sums[0..1], from[0..1] at (g, 2t..)   sums[2..3], from[2..3] at (g + 8, 2t..)
+__device__ inline void mma_s8(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                              const int32_t (&from)[4]) {
 #if __CUDA_ARCH__ >= 800
-  asm volatile(
-      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
-      "%1, %2, %3};"
-      : "+r"(acc[0]), "+r"(acc[1]), "+r"(acc[2]), "+r"(acc[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, "
+      "%11, %12, %13};"
+      : "=r"(sums[0]), "=r"(sums[1]), "=r"(sums[2]), "=r"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(from[0]), "r"(from[1]),
+        "r"(from[2]), "r"(from[3]));
 #else
   // Without tensor cores for bytes: in turn, the four lanes that hold a row of A or a column of B give it to
   // the others.
   const uint32_t group = lane() / 4;
   const uint32_t pair = 2 * (lane() % 4);
+  for (int i = 0; i < 4; ++i) sums[i] = from[i];
   for (uint32_t t = 0; t < 4; ++t) {
     const uint32_t row_lane = 4 * group + t;
     uint32_t a_of[4];
@@ -162,8 +177,8 @@ __device__ inline void mma_s8(int32_t (&acc)[4], const uint32_t (&a)[4], const u
       const uint32_t column_lane = 4 * (pair + j) + t;
       const uint32_t b_low = shuffle(b[0], column_lane);
       const uint32_t b_high = shuffle(b[1], column_lane);
-      acc[j] = dot4(a_of[2], b_high, dot4(a_of[0], b_low, acc[j]));
-      acc[2 + j] = dot4(a_of[3], b_high, dot4(a_of[1], b_low, acc[2 + j]));
+      sums[j] = dot4(a_of[2], b_high, dot4(a_of[0], b_low, sums[j]));
+      sums[2 + j] = dot4(a_of[3], b_high, dot4(a_of[1], b_low, sums[2 + j]));
     }
   }
 #endif
@@ -180,6 +195,12 @@ __device__ inline void copy_async(Shared<T, N>& to, size_t to_index, Global<From
 #else
   to.template store<uint4>(to_index, from.template load<uint4>(from_index));
 #endif
+}
+// The same from memory as load_read_only reads it, which need not wait for the launch before.
+template <typename T, size_t N, typename From>
+__device__ inline void copy_read_only_async(Shared<T, N>& to, size_t to_index, Global<From> from,
+                                            size_t from_index) {
+  copy_async(to, to_index, from, from_index);
 }
 // Ends the current group of copies.
 __device__ inline void commit_copies() {

@@ -38,12 +38,26 @@ inline cudaLaunchAttribute early_begin{.id = cudaLaunchAttributeProgrammaticStre
                                        .pad = {},
                                        .val = {.programmaticStreamSerializationAllowed = 1}};
 
+// The largest size of dynamic_shared() on this device: 64 KiB on 7.5, 99 on 8.6, 8.9 and 12.0, 227 on 9.0. 0
+// if it cannot be asked.
+inline uint32_t max_dynamic_shared_bytes() {
+  int device = 0;
+  int bytes = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
+    return 0;
+  return static_cast<uint32_t>(bytes);
+}
+
 // Devices accept grids of at most 65,535 blocks in y and z. A step may have more rows than that, so long
 // dimensions must be x.
-inline cudaLaunchConfig_t config_of(dim3 grid, uint32_t num_threads, cudaStream_t stream) {
+// dynamic_bytes: of dynamic_shared(); above 48 KiB the kernel must have been loaded with them (load.h).
+inline cudaLaunchConfig_t config_of(dim3 grid, uint32_t num_threads, cudaStream_t stream,
+                                    size_t dynamic_bytes = 0) {
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = dim3(num_threads);
+  config.dynamicSmemBytes = dynamic_bytes;
   config.stream = stream;
   config.attrs = &early_begin;
   config.numAttrs = kernels_wait() ? 1 : 0;

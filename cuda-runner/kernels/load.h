@@ -5,12 +5,22 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
+
 namespace runnel {
 
 template <typename Kernel>
 cudaError_t load(Kernel* kernel) {
   cudaFuncAttributes attributes;
   return cudaFuncGetAttributes(&attributes, kernel);
+}
+
+// Loads a kernel that is launched with so many bytes of dynamic_shared().
+template <typename Kernel>
+cudaError_t load(Kernel* kernel, uint32_t dynamic_bytes) {
+  const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                  static_cast<int>(dynamic_bytes));
+  return status == cudaSuccess ? load(kernel) : status;
 }
 
 // Loads the kernels in order. Stops at the first failure and returns its error.

@@ -49,15 +49,20 @@ struct FloatRows {
 
 enum class Epilogue { kReplace, kAdd };
 
+// How products of quantised weights are computed. The bits are the same. kBest: by the number of rows and the
+// size of the matrix, where kTiles and kSplitTiles need many of both.
+enum class ProductForm { kBest, kSegments, kTiles, kSplitTiles };
+
 // out[row][first_output + i] = row i of the matrix times row `row` of in, + bias[first_output + i] if
 // has_bias, + the previous value of the output for kAdd.
 cudaError_t multiply(const DeviceMatrix& matrix, const ReadyRows& in, uint32_t num_rows,
                      Global<const float> bias, bool has_bias, Epilogue epilogue, const FloatRows& out,
-                     uint32_t first_output, cudaStream_t stream);
+                     uint32_t first_output, cudaStream_t stream, ProductForm form = ProductForm::kBest);
 
 // out = f(gate in) * (up in), ready for a product. gate and up must have out.width rows.
 cudaError_t gated_multiply(const DeviceMatrix& gate, const DeviceMatrix& up, Nonlinearity nonlinearity,
-                           const ReadyRows& in, uint32_t num_rows, const ReadyRows& out, cudaStream_t stream);
+                           const ReadyRows& in, uint32_t num_rows, const ReadyRows& out, cudaStream_t stream,
+                           ProductForm form = ProductForm::kBest);
 
 // out = f(matrix in), or f(matrix in + bias) if has_bias, ready for a product. The matrix must have out.width
 // rows.
@@ -65,9 +70,8 @@ cudaError_t activated_multiply(const DeviceMatrix& matrix, Global<const float> b
                                Nonlinearity nonlinearity, const ReadyRows& in, uint32_t num_rows,
                                const ReadyRows& out, cudaStream_t stream);
 
-// Load the kernels: see load.h.
-cudaError_t load_multiply();
-cudaError_t load_gated_multiply();
-cudaError_t load_activated_multiply();
+// Load the kernels for a type of weights: see load.h.
+cudaError_t load_multiply(TensorType type);
+cudaError_t load_gated_multiply(TensorType type);
 
 }  // namespace runnel

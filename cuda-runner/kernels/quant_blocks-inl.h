@@ -12,11 +12,17 @@
 
 namespace runnel {
 
-// Calls fn with the type as a compile-time constant. Does nothing for floats.
+// Calls fn with the type as a compile-time constant, and returns what it returns.
 template <typename Fn>
-__device__ inline void with_quantised(TensorType type, const Fn& fn) {
+__host__ __device__ inline auto with_weight_type(TensorType type, const Fn& fn) {
   using enum TensorType;
   switch (type) {
+    case kF32:
+      return fn(std::integral_constant<TensorType, kF32>());
+    case kF16:
+      return fn(std::integral_constant<TensorType, kF16>());
+    case kBF16:
+      return fn(std::integral_constant<TensorType, kBF16>());
     case kQ4_0:
       return fn(std::integral_constant<TensorType, kQ4_0>());
     case kQ4_1:
@@ -43,11 +49,8 @@ __device__ inline void with_quantised(TensorType type, const Fn& fn) {
       return fn(std::integral_constant<TensorType, kIQ4_XS>());
     case kMXFP4:
       return fn(std::integral_constant<TensorType, kMXFP4>());
-    case kF32:
-    case kF16:
-    case kBF16:
-      return;  // floats have no blocks
   }
+  __builtin_unreachable();
 }
 
 // Replaces each byte i of x, which is below 16, by entry i of the format's table of 16 signed bytes.
@@ -68,8 +71,64 @@ __device__ inline uint32_t look_up(uint32_t x) {
   return (first & ~is_second) | (second & is_second);
 }
 
-// A block of 32 columns of one row.
+inline constexpr uint32_t kSegmentBlocks = kSegmentColumns / kBlockColumns;
+
+// What a tile of 32 rows has for a block of 32 columns: words of codes, and 16-bit numbers of scales.
 template <TensorType kType>
+struct QuantTileLayout {
+  static constexpr QuantFormat kFormat = quant_format(kType);
+  static constexpr uint32_t kNumScales = kFormat.has_minimum ? 2 : 1;  // d, and m
+  static constexpr bool kHasSubScales = kFormat.num_sub_scales > 0;
+  static constexpr uint32_t kWords = kFormat.num_words() * kWarpTileRows;
+  // d and m of the block, or of the 8 blocks of its segment.
+  static constexpr uint32_t kScales = kNumScales * kWarpTileRows;
+  static constexpr uint32_t kSubScales = kHasSubScales ? kWarpTileRows : 0;
+  static constexpr uint32_t kSegmentScales = kScales + kSegmentBlocks * kSubScales;
+
+  __device__ static size_t first_word(uint32_t num_blocks, uint32_t tile, uint32_t block) {
+    return (static_cast<size_t>(tile) * num_blocks + block) * kWords;
+  }
+  __device__ static size_t first_scale(uint32_t num_blocks, uint32_t tile, uint32_t block) {
+    const size_t index = static_cast<size_t>(tile) * num_blocks + block;
+    return kHasSubScales ? index / kSegmentBlocks * kSegmentScales : index * kScales;
+  }
+  __device__ static size_t first_sub_scale(uint32_t num_blocks, uint32_t tile, uint32_t block) {
+    return first_scale(num_blocks, tile, block) + kScales + block % kSegmentBlocks * kSubScales;
+  }
+};
+
+// A block of a tile in global memory.
+template <TensorType kType>
+class StoredBlock {
+ public:
+  using Layout = QuantTileLayout<kType>;
+
+  __device__ StoredBlock(const DeviceMatrix& matrix, uint32_t tile, uint32_t block) : matrix_(matrix) {
+    const uint32_t num_blocks = matrix.columns / kBlockColumns;
+    first_word_ = Layout::first_word(num_blocks, tile, block);
+    first_scale_ = Layout::first_scale(num_blocks, tile, block);
+    first_sub_scale_ = Layout::first_sub_scale(num_blocks, tile, block);
+  }
+  template <typename V>
+  __device__ V words(uint32_t word) const {
+    return matrix_.quants.template load_read_only<V>(first_word_ + word);
+  }
+  __device__ uint16_t scale(uint32_t index) const {
+    return matrix_.scales.template load_read_only<uint16_t>(first_scale_ + index);
+  }
+  __device__ uint16_t sub_scales(uint32_t row) const {
+    return matrix_.scales.template load_read_only<uint16_t>(first_sub_scale_ + row);
+  }
+
+ private:
+  const DeviceMatrix& matrix_;
+  size_t first_word_;
+  size_t first_scale_;
+  size_t first_sub_scale_;
+};
+
+// A block of 32 columns of one row. Block: where the block of its tile lies, as StoredBlock.
+template <TensorType kType, typename Block>
 class QuantBlockView {
  public:
   static constexpr QuantFormat kFormat = quant_format(kType);
@@ -78,21 +137,7 @@ class QuantBlockView {
   // BlockScales::add corrects.
   static constexpr int32_t kExcess = kFormat.has_values() ? 0 : kFormat.code_offset;
 
-  __device__ QuantBlockView(const DeviceMatrix& matrix, uint32_t tile, uint32_t block, uint32_t row_in_tile)
-      : matrix_(matrix), row_(row_in_tile) {
-    const uint32_t num_blocks = matrix.columns / kBlockColumns;
-    first_word_ = (static_cast<size_t>(tile) * num_blocks + block) * kFormat.num_words() * kWarpTileRows;
-    if constexpr (kFormat.num_sub_scales == 0) {
-      scale_ = ((static_cast<size_t>(tile) * num_blocks + block) * kWarpTileRows + row_) * kNumScales;
-    } else {
-      constexpr uint32_t kSegmentBlocks = kSegmentColumns / kBlockColumns;
-      constexpr uint32_t kSegmentScales = (kNumScales + kSegmentBlocks) * kWarpTileRows;
-      const size_t segment =
-          (static_cast<size_t>(tile) * num_blocks + block) / kSegmentBlocks * kSegmentScales;
-      scale_ = segment + row_ * kNumScales;
-      sub_scale_ = segment + (kNumScales + block % kSegmentBlocks) * kWarpTileRows + row_;
-    }
-  }
+  __device__ QuantBlockView(const Block& block, uint32_t row_in_tile) : block_(block), row_(row_in_tile) {}
 
   // The codes of all eight fours, four bytes each.
   __device__ void load_codes(uint32_t (&codes)[8]) const {
@@ -118,51 +163,43 @@ class QuantBlockView {
     second = codes_of(second_low, high[1], 4 + four);
   }
 
-  // scale(): d, times the sub-scale if there is one for the whole block. minimum(): m, in the same way.
-  __device__ float scale() const {
-    const auto bits = matrix_.scales.template load_read_only<uint16_t>(scale_);
+  // d and m, for types with sub-scales those of the segment.
+  __device__ float stored_scale() const {
+    const uint16_t bits = block_.scale(row_ * Layout::kNumScales);
     if constexpr (kFormat.has_bf16_scale) return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-    float d = from_half(bits);
-    if constexpr (kFormat.num_sub_scales == 1) d = d * static_cast<float>(sub_scale_byte(0));
-    return d;
+    return from_half(bits);
   }
-  __device__ float minimum() const {
+  __device__ float stored_minimum() const {
     if constexpr (!kFormat.has_minimum) return 0.0f;
-    float m = from_half(matrix_.scales.template load_read_only<uint16_t>(scale_ + 1));
-    if constexpr (kFormat.num_sub_scales == 1) m = m * static_cast<float>(sub_scale_byte(1));
-    return m;
+    return from_half(block_.scale(row_ * Layout::kNumScales + 1));
   }
-  // The sub-scale and sub-minimum of a half of the block, for types that have two.
-  __device__ int32_t sub_scale(uint32_t half) const {
-    return kFormat.has_minimum ? sub_scale_byte(half) & 15 : sub_scale_byte(half);
+  // The bytes of sub-scales. 0 if the type has none.
+  __device__ uint32_t sub_scales() const {
+    if constexpr (Layout::kHasSubScales) return block_.sub_scales(row_);
+    return 0;
   }
-  __device__ int32_t sub_minimum(uint32_t half) const { return (sub_scale_byte(half) >> 4) & 15; }
 
  private:
+  using Layout = QuantTileLayout<kType>;
   static constexpr uint32_t kLowWords = kFormat.num_low_words();
   static constexpr uint32_t kHighBits = kFormat.high_bits();
   static constexpr uint32_t kRun = kLowWords < 4 ? kLowWords : 4;  // adjacent words of a row
-  static constexpr uint32_t kNumScales = kFormat.has_minimum ? 2 : 1;
 
-  __device__ size_t low_word(uint32_t w) const {
-    return first_word_ + (w / kRun * kWarpTileRows + row_) * kRun + w % kRun;
+  __device__ uint32_t low_word(uint32_t w) const {
+    return (w / kRun * kWarpTileRows + row_) * kRun + w % kRun;
   }
-  __device__ size_t high_word(uint32_t w) const {
-    return first_word_ + kLowWords * kWarpTileRows + row_ * kHighBits + w;
-  }
-  __device__ uint32_t load(size_t word) const {
-    return matrix_.quants.template load_read_only<uint32_t>(word);
-  }
+  __device__ uint32_t high_word(uint32_t w) const { return kLowWords * kWarpTileRows + row_ * kHighBits + w; }
+  __device__ uint32_t load(uint32_t word) const { return block_.template words<uint32_t>(word); }
   template <uint32_t kCount>
-  __device__ void load_run(size_t word, uint32_t* to) const {
+  __device__ void load_run(uint32_t word, uint32_t* to) const {
     if constexpr (kCount == 4) {
-      const auto words = matrix_.quants.template load_read_only<uint4>(word);
+      const auto words = block_.template words<uint4>(word);
       to[0] = words.x;
       to[1] = words.y;
       to[2] = words.z;
       to[3] = words.w;
     } else if constexpr (kCount == 2) {
-      const auto words = matrix_.quants.template load_read_only<uint2>(word);
+      const auto words = block_.template words<uint2>(word);
       to[0] = words.x;
       to[1] = words.y;
     } else {
@@ -178,16 +215,9 @@ class QuantBlockView {
     if constexpr (kFormat.has_values()) return look_up<kFormat>(codes);
     return codes;
   }
-  __device__ int32_t sub_scale_byte(uint32_t i) const {
-    const auto bytes = matrix_.scales.template load_read_only<uint16_t>(sub_scale_);
-    return static_cast<int8_t>(static_cast<uint8_t>(bytes >> (8 * i)));
-  }
 
-  const DeviceMatrix& matrix_;
+  const Block& block_;
   uint32_t row_;
-  size_t first_word_;
-  size_t scale_;
-  size_t sub_scale_ = 0;
 };
 
 // The sum of one half, taken from an element of ReadyRows::half_sums.
@@ -198,40 +228,54 @@ __device__ inline int32_t half_sum(int32_t half_sums, uint32_t half) {
 // The scales of a block of weights, and the formula that applies them to its sums.
 template <TensorType kType>
 struct BlockScales {
-  using View = QuantBlockView<kType>;
+  static constexpr QuantFormat kFormat = quant_format(kType);
+  static constexpr bool kHasTwoSums = kFormat.num_sums() == 2;
+  static constexpr int32_t kExcess = kFormat.has_values() ? 0 : kFormat.code_offset;
 
-  __device__ explicit BlockScales(const View& block) : scale(block.scale()), minimum(block.minimum()) {
-    if constexpr (View::kHasTwoSums) {
-      for (uint32_t half = 0; half < 2; ++half) {
-        sub_scales[half] = block.sub_scale(half);
-        sub_minima[half] = block.sub_minimum(half);
-      }
+  BlockScales() = default;
+  // d and m as they are stored, and the bytes of sub-scales.
+  __device__ BlockScales(float stored_scale, float stored_minimum, uint32_t sub_scale_bytes)
+      : scale(stored_scale), minimum(stored_minimum), sub_bytes(sub_scale_bytes) {
+    if constexpr (kFormat.num_sub_scales == 1) {
+      scale = scale * static_cast<float>(sub_byte(0));
+      if constexpr (kFormat.has_minimum) minimum = minimum * static_cast<float>(sub_byte(1));
     }
   }
+  template <typename Block>
+  __device__ explicit BlockScales(const QuantBlockView<kType, Block>& block)
+      : BlockScales(block.stored_scale(), block.stored_minimum(), block.sub_scales()) {}
 
-  // Returns acc + d_w d q_w q (+ m_w X), as in docs/numerics.md. sums are the sums of the products of codes
-  // and the row's bytes, x_sums the sums of the row's bytes, each for both halves of the block. In types with
-  // one sum, element 0 is the sum of the whole block.
-  __device__ float add(float acc, const int32_t (&sums)[2], float x_scale, const int32_t (&x_sums)[2]) const {
-    int32_t sum = sums[0];
-    int32_t x_sum = x_sums[0];
-    int32_t excess_sum = x_sum;
-    if constexpr (View::kHasTwoSums) {
-      sum = sub_scales[0] * sums[0] + sub_scales[1] * sums[1];
-      excess_sum = sub_scales[0] * x_sums[0] + sub_scales[1] * x_sums[1];
-      x_sum = sub_minima[0] * x_sums[0] + sub_minima[1] * x_sums[1];
-    }
-    if constexpr (View::kExcess != 0) sum -= View::kExcess * excess_sum;
-    acc = std::fma(scale * x_scale, static_cast<float>(sum), acc);
-    if constexpr (View::kFormat.has_minimum)
-      acc = std::fma(minimum, x_scale * static_cast<float>(x_sum), acc);
+  // The sub-scale and sub-minimum of a half of the block, for types that have two.
+  __device__ int32_t sub_scale(uint32_t half) const {
+    return kFormat.has_minimum ? sub_byte(half) & 15 : sub_byte(half);
+  }
+  __device__ int32_t sub_minimum(uint32_t half) const { return (sub_byte(half) >> 4) & 15; }
+
+  // Return acc + d_w d q_w q (+ m_w X), as in docs/numerics.md. The first is for types with one sum: sum is
+  // that of q_w q, scaled_sum is X. The second is for types with two sums: sums are those of codes and the
+  // row's bytes, x_sums those of the row's bytes, each for both halves of the block.
+  __device__ float add(float acc, float sum, float x_scale, float scaled_sum) const {
+    acc = std::fma(scale * x_scale, sum, acc);
+    if constexpr (kFormat.has_minimum) acc = std::fma(minimum, scaled_sum, acc);
     return acc;
   }
+  __device__ float add_two(float acc, const int32_t (&sums)[2], float x_scale,
+                           const int32_t (&x_sums)[2]) const {
+    int32_t sum = sub_scale(0) * sums[0] + sub_scale(1) * sums[1];
+    if constexpr (kExcess != 0) sum -= kExcess * (sub_scale(0) * x_sums[0] + sub_scale(1) * x_sums[1]);
+    float scaled_sum = 0.0f;
+    if constexpr (kFormat.has_minimum)
+      scaled_sum = x_scale * static_cast<float>(sub_minimum(0) * x_sums[0] + sub_minimum(1) * x_sums[1]);
+    return add(acc, static_cast<float>(sum), x_scale, scaled_sum);
+  }
 
-  float scale;
-  float minimum;
-  int32_t sub_scales[2] = {};
-  int32_t sub_minima[2] = {};
+  __device__ int32_t sub_byte(uint32_t i) const {
+    return static_cast<int8_t>(static_cast<uint8_t>(sub_bytes >> (8 * i)));
+  }
+
+  float scale = 0.0f;
+  float minimum = 0.0f;
+  uint32_t sub_bytes = 0;
 };
 
 }  // namespace runnel

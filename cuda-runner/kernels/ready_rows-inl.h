@@ -19,15 +19,15 @@ __device__ inline void store_ready_block(const ReadyRows& rows, uint32_t row, ui
   const bool has_quants = std::isfinite(scale) && scale > 0.0f;
   const float quotient = has_quants ? std::fmin(std::fmax(std::rint(value / scale), -127.0f), 127.0f) : 0.0f;
   int32_t sum = static_cast<int32_t>(quotient);
-  const size_t index = static_cast<size_t>(row) * rows.stride + first_column + lane();
-  rows.values[index] = value;
-  rows.quants[index] = static_cast<int8_t>(sum);
+  const size_t block = rows.block_index(first_column / kBlockColumns, row);
+  rows.values[static_cast<size_t>(row) * rows.stride + first_column + lane()] = value;
+  rows.quants[block * kBlockColumns + ready_byte(lane())] = static_cast<int8_t>(sum);
   for (uint32_t mask = kWarpSize / 4; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
   const int32_t other_sum = shuffle_xor(sum, kWarpSize / 2);  // of the other half of the block
   if (lane() == 0) {
-    const size_t block = (static_cast<size_t>(row) * rows.stride + first_column) / kBlockColumns;
     rows.scales[block] = scale;
     rows.sums[block] = sum + other_sum;
+    rows.scaled_sums[block] = scale * static_cast<float>(sum + other_sum);
     rows.half_sums[block] = (sum & 0xffff) | static_cast<int32_t>(static_cast<uint32_t>(other_sum) << 16);
   }
 }

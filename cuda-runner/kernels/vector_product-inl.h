@@ -11,26 +11,24 @@
 
 namespace runnel {
 
-inline constexpr uint32_t kSegmentBlocks = kSegmentColumns / kBlockColumns;
-
 // A block of 32 columns of a row of the batch. All lanes read the same one.
 struct ReadyBlock {
-  uint4 low;   // columns 0 to 15
-  uint4 high;  // columns 16 to 31
+  uint4 first;   // columns 0, 16, 4, 20, four of each
+  uint4 second;  // columns 8, 24, 12, 28
   float scale;
+  float scaled_sum;
   int32_t sum;
   int32_t half_sums;
 };
 
 __device__ inline ReadyBlock ready_block(const ReadyRows& in, uint32_t row, uint32_t block) {
-  const size_t first = static_cast<size_t>(row) * in.stride + block * kBlockColumns;
-  const size_t index = first / kBlockColumns;
-  return {in.quants.load<uint4>(first), in.quants.load<uint4>(first + 16), in.scales[index], in.sums[index],
+  const size_t index = in.block_index(block, row);
+  return {in.quants.load<uint4>(index * kBlockColumns),
+          in.quants.load<uint4>(index * kBlockColumns + 16),
+          in.scales[index],
+          in.scaled_sums[index],
+          in.sums[index],
           in.half_sums[index]};
-}
-
-__device__ inline int32_t dot_piece(const uint4& a, const uint4& b, int32_t sum) {
-  return dot4(a.w, b.w, dot4(a.z, b.z, dot4(a.y, b.y, dot4(a.x, b.x, sum))));
 }
 
 // The index of the first word of a piece of 16 bytes.
@@ -44,21 +42,25 @@ template <TensorType kType, uint32_t kColumns>
 __device__ inline void add_quantised_block(const DeviceMatrix& matrix, uint32_t tile, uint32_t block,
                                            const ReadyRows& in, const uint32_t (&rows)[kColumns],
                                            float (&acc)[kColumns]) {
-  using View = QuantBlockView<kType>;
-  const View weights(matrix, tile, block, lane());
+  using Scales = BlockScales<kType>;
+  const StoredBlock<kType> stored(matrix, tile, block);
+  const QuantBlockView<kType, StoredBlock<kType>> weights(stored, lane());
   uint32_t codes[8];
   weights.load_codes(codes);
-  const uint4 low = {codes[0], codes[1], codes[2], codes[3]};
-  const uint4 high = {codes[4], codes[5], codes[6], codes[7]};
-  const BlockScales<kType> scales(weights);
+  const Scales scales(weights);
   for (uint32_t n = 0; n < kColumns; ++n) {
     const ReadyBlock x = ready_block(in, rows[n], block);
-    if constexpr (View::kHasTwoSums) {
-      acc[n] = scales.add(acc[n], {dot_piece(low, x.low, 0), dot_piece(high, x.high, 0)}, x.scale,
-                          {half_sum(x.half_sums, 0), half_sum(x.half_sums, 1)});
-    } else {
+    int32_t low = dot4(codes[1], x.first.z, dot4(codes[0], x.first.x, 0));
+    low = dot4(codes[3], x.second.z, dot4(codes[2], x.second.x, low));
+    int32_t high = dot4(codes[4], x.first.y, Scales::kHasTwoSums ? 0 : low);
+    high = dot4(codes[6], x.second.y, dot4(codes[5], x.first.w, high));
+    high = dot4(codes[7], x.second.w, high);
+    if constexpr (Scales::kHasTwoSums) {
       acc[n] =
-          scales.add(acc[n], {dot_piece(high, x.high, dot_piece(low, x.low, 0)), 0}, x.scale, {x.sum, 0});
+          scales.add_two(acc[n], {low, high}, x.scale, {half_sum(x.half_sums, 0), half_sum(x.half_sums, 1)});
+    } else {
+      const int32_t sum = Scales::kExcess == 0 ? high : high - Scales::kExcess * x.sum;
+      acc[n] = scales.add(acc[n], static_cast<float>(sum), x.scale, x.scaled_sum);
     }
   }
 }
@@ -117,65 +119,61 @@ __device__ inline void add_segment(const DeviceMatrix& matrix, uint32_t tile, ui
   }
 }
 
-template <uint32_t kColumnsOf>
+inline constexpr uint32_t kMaxVectorWarps = 8;
+
+template <uint32_t kColumns>
+struct VectorProductMemory {
+  Shared<float, kMaxVectorWarps * kColumns * kWarpTileRows> partials;
+};
+
+template <TensorType kType, uint32_t kColumnsOf>
 struct VectorProduct {
   static constexpr uint32_t kColumns = kColumnsOf;
-  static constexpr uint32_t kMaxWarps = 8;
+  static constexpr uint32_t kMaxWarps = kMaxVectorWarps;
   static constexpr uint32_t kMaxThreads = kMaxWarps * kWarpSize;
   // Number of blocks that a multiprocessor must have room for, which leaves 128 registers to a thread.
   // Without this number the compiler saves registers: it loads each piece right before its use, and so waits
   // for one load after the other.
   static constexpr uint32_t kMinBlocks = 2;
-  static constexpr uint32_t kScratch = kMaxWarps * kColumns * kWarpTileRows;
+  static constexpr uint32_t kOwned = 1;
   static_assert(kColumns <= kMaxWarps);
 
+  using Memory = VectorProductMemory<kColumns>;
+
   // A block has a warp for each segment, at least one for each column, and at most kMaxWarps.
-  static uint32_t num_threads(uint32_t num_segments) {
+  static uint32_t num_threads(uint32_t num_columns) {
+    const uint32_t num_segments = (num_columns + kSegmentColumns - 1) / kSegmentColumns;
     return std::clamp(num_segments, kColumns, kMaxWarps) * kWarpSize;
   }
 
-  // out (kColumns, kWarpTileRows): the products of the tile and the batch's rows from first_row on. Columns
-  // for rows beyond num_rows have no meaning. All threads of the block must call it. When it returns, a warp
-  // may read the columns warp(), warp() + the number of warps, ... of out.
+  // The products of the tile's row lane() and the batch's row first_row + warp(). They have no meaning for
+  // rows beyond num_rows and in warps from kColumns on. All threads of the block must call it.
   __device__ static void compute(const DeviceMatrix& matrix, uint32_t tile, const ReadyRows& in,
-                                 uint32_t first_row, uint32_t num_rows, Shared<float, kScratch>& partials,
-                                 Shared<float, kColumns * kWarpTileRows>& out) {
+                                 uint32_t first_row, uint32_t num_rows, Memory& memory,
+                                 float (&totals)[kOwned]) {
+    wait_for_previous();
     const uint32_t num_segments = (matrix.columns + kSegmentColumns - 1) / kSegmentColumns;
     const uint32_t num_warps = blockDim.x / kWarpSize;
     uint32_t rows[kColumns];
     for (uint32_t n = 0; n < kColumns; ++n) rows[n] = std::min(first_row + n, num_rows - 1);
 
-    float total = 0.0f;  // of column warp() and row lane() of the tile
+    totals[0] = 0.0f;
     for (uint32_t first = 0; first < num_segments; first += num_warps) {
       const uint32_t segment = first + warp();
       if (segment < num_segments) {
         float acc[kColumns] = {};
-        switch (matrix.type) {
-          case TensorType::kF32:
-            add_segment<TensorType::kF32>(matrix, tile, segment, in, rows, acc);
-            break;
-          case TensorType::kF16:
-            add_segment<TensorType::kF16>(matrix, tile, segment, in, rows, acc);
-            break;
-          case TensorType::kBF16:
-            add_segment<TensorType::kBF16>(matrix, tile, segment, in, rows, acc);
-            break;
-          default:
-            with_quantised(matrix.type,
-                           [&](auto type) { add_segment<type>(matrix, tile, segment, in, rows, acc); });
-        }
+        add_segment<kType>(matrix, tile, segment, in, rows, acc);
         for (uint32_t n = 0; n < kColumns; ++n)
-          partials[(warp() * kColumns + n) * kWarpTileRows + lane()] = acc[n];
+          memory.partials[(warp() * kColumns + n) * kWarpTileRows + lane()] = acc[n];
       }
       sync_block();
       if (warp() < kColumns) {
         const uint32_t count = std::min(num_warps, num_segments - first);
         for (uint32_t s = 0; s < count; ++s)
-          total = total + partials[(s * kColumns + warp()) * kWarpTileRows + lane()];
+          totals[0] = totals[0] + memory.partials[(s * kColumns + warp()) * kWarpTileRows + lane()];
       }
       sync_block();
     }
-    if (warp() < kColumns) out[warp() * kWarpTileRows + lane()] = total;
   }
 };
 

@@ -94,7 +94,17 @@ TEST_CASE("emulated device: launches that no device can make, or this one does n
   CHECK(launch(1, 0) == cudaErrorInvalidConfiguration);
   CHECK(launch(0, 1) == cudaErrorInvalidConfiguration);
   CHECK(launch(dim3(1, 65536), 1) == cudaErrorInvalidConfiguration);
-  CHECK(launch(1, 1, 1024) == cudaErrorInvalidValue);
+  constexpr int kPlainBytes = 48 * 1024;
+  CHECK(launch(1, 1, kPlainBytes) == cudaSuccess);
+  CHECK(launch(1, 1, kPlainBytes + 1) == cudaErrorInvalidValue);
+  int most = 0;
+  CHECK(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0) == cudaSuccess);
+  CHECK(most == 227 * 1024);
+  constexpr auto kAttribute = cudaFuncAttributeMaxDynamicSharedMemorySize;
+  CHECK(cudaFuncSetAttribute(barrier_kernel, kAttribute, most + 1) == cudaErrorInvalidValue);
+  CHECK(cudaFuncSetAttribute(barrier_kernel, kAttribute, most) == cudaSuccess);
+  CHECK(launch(1, 1, static_cast<size_t>(most)) == cudaSuccess);
+  CHECK(launch(1, 1, static_cast<size_t>(most) + 1) == cudaErrorInvalidValue);
   // These were only failed calls, and the device is not lost.
   CHECK(device.synchronize() == cudaSuccess);
 }

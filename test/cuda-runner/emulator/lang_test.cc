@@ -40,12 +40,12 @@ __global__ void mma_kernel(Global<const int8_t> a, Global<const int8_t> b, Globa
   const uint32_t held_b[2] = {b.load<uint32_t>(g * 32 + 4 * t), b.load<uint32_t>(g * 32 + 16 + 4 * t)};
   int32_t sums[4];
   for (uint32_t i = 0; i < 4; ++i) sums[i] = acc[first + (g + i / 2 * 8) * 8 + 2 * t + i % 2];
-  mma_s8(sums, held_a, held_b);
-  mma_s8(sums, held_a, held_b);
+  mma_s8(sums, held_a, held_b, sums);
+  mma_s8(sums, held_a, held_b, sums);
   for (uint32_t i = 0; i < 4; ++i) acc[first + (g + i / 2 * 8) * 8 + 2 * t + i % 2] = sums[i];
 }
 
-TEST_CASE("lang: mma_s8 adds the matrix product to the accumulator") {
+TEST_CASE("lang: mma_s8 adds the matrix product to what it starts from") {
   const auto seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937 random(seed);
@@ -71,7 +71,7 @@ __global__ void divergent_mma_kernel(Global<int32_t> out) {
   int32_t sums[4] = {};
   const uint32_t a[4] = {};
   const uint32_t b[2] = {};
-  if (lane() != 31) mma_s8(sums, a, b);
+  if (lane() != 31) mma_s8(sums, a, b, sums);
   out[lane()] = sums[0];
 }
 

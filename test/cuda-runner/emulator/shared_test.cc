@@ -251,5 +251,32 @@ TEST_CASE("shared: both ends of a copy are aligned") {
   }
 }
 
+struct SomeMemory {
+  static constexpr uint32_t kBytes = 256;
+  Shared<uint32_t, 64> words;
+};
+
+__global__ void dynamic_kernel(Global<uint32_t> out) {
+  auto& memory = dynamic_shared<SomeMemory>();
+  memory.words[threadIdx.x] = threadIdx.x;
+  sync_block();
+  const uint32_t word = memory.words[63 - threadIdx.x];
+  out[threadIdx.x] = word;
+}
+
+TEST_CASE("shared: dynamic memory is what the launch asks for, with the same checks") {
+  Emulated device;
+  const Array<uint32_t> out = device.allocate<uint32_t>(64);
+  auto config = device.config(1, 64);
+  config.dynamicSmemBytes = SomeMemory::kBytes;
+  CHECK(cudaLaunchKernelEx(&config, dynamic_kernel, out.view()) == cudaSuccess);
+  CHECK(device.synchronize() == cudaSuccess);
+  CHECK(device.download(out)[5] == 58);
+  config.dynamicSmemBytes = SomeMemory::kBytes - 1;
+  CHECK(cudaLaunchKernelEx(&config, dynamic_kernel, out.view()) == cudaSuccess);
+  CHECK(device.synchronize() == cudaErrorLaunchFailure);
+  CHECK(says(emulator::last_fault(), "uses 256 bytes of dynamic shared memory; it was launched with 255"));
+}
+
 }  // namespace
 }  // namespace runnel

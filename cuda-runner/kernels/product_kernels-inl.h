@@ -1,0 +1,315 @@
+// The kernels of products, and their launchers for one type of weights. Each type has kernels of its own, so
+// that a model loads those of its types alone.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "cuda-runner/kernels/launch.h"
+#include "cuda-runner/kernels/load.h"
+#include "cuda-runner/kernels/product_variants.h"
+#include "cuda-runner/kernels/ready_rows-inl.h"
+#include "cuda-runner/kernels/segment_product-inl.h"
+#include "cuda-runner/kernels/tile_product-inl.h"
+#include "cuda-runner/kernels/vector_product-inl.h"
+
+namespace runnel {
+
+// What becomes of the product of the matrix's row 32 tile + lane() and row `row` of the batch. All lanes of a
+// warp must call them, with products of 32 rows.
+
+__device__ inline void finish(const ProductOutput& to, uint32_t tile, uint32_t row, float y) {
+  const uint32_t output = tile * kWarpTileRows + lane();
+  const bool is_there = output < to.num_outputs;
+  if (is_there && to.has_bias) y = y + to.bias[to.first_output + output];
+  if (to.kind == ProductOutput::Kind::kReady) {
+    if (to.has_gates && is_there)
+      y = apply(to.nonlinearity, to.ready.values[static_cast<size_t>(row) * to.ready.stride + output]) * y;
+    else if (is_there)
+      y = apply(to.nonlinearity, y);
+    store_ready_block(to.ready, row, tile * kWarpTileRows, is_there ? y : 0.0f);
+    return;
+  }
+  if (!is_there) return;
+  const size_t index = static_cast<size_t>(row) * to.floats.stride + to.first_output + output;
+  if (to.kind == ProductOutput::Kind::kAdd) y = y + to.floats.values[index];
+  to.floats.values[index] = y;
+}
+
+__device__ inline void finish_gated(const ReadyRows& out, Nonlinearity nonlinearity, uint32_t tile,
+                                    uint32_t row, float gate, float up) {
+  const bool is_there = tile * kWarpTileRows + lane() < out.width;
+  store_ready_block(out, row, tile * kWarpTileRows, is_there ? apply(nonlinearity, gate) * up : 0.0f);
+}
+
+// --- floats. Grid x: tiles of the matrix; y: groups of rows of the batch.
+
+template <typename Product>
+__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
+    multiply_vectors_kernel(DeviceMatrix matrix, ReadyRows in, uint32_t num_rows, ProductOutput to) {
+  let_next_begin();
+  __shared__ typename Product::Memory memory;
+  const uint32_t first_row = blockIdx.y * Product::kColumns;
+  const uint32_t row = first_row + warp();
+  float total[1];
+  Product::compute(matrix, blockIdx.x, in, first_row, num_rows, memory, total);
+  if (warp() < Product::kColumns && row < num_rows) finish(to, blockIdx.x, row, total[0]);
+}
+
+// A tile is a block of out's columns.
+template <typename Product>
+__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
+    gated_multiply_vectors_kernel(DeviceMatrix gate, DeviceMatrix up, Nonlinearity nonlinearity, ReadyRows in,
+                                  uint32_t num_rows, ReadyRows out) {
+  let_next_begin();
+  __shared__ typename Product::Memory memory;
+  const uint32_t first_row = blockIdx.y * Product::kColumns;
+  const uint32_t row = first_row + warp();
+  float gates[1];
+  float ups[1];
+  Product::compute(gate, blockIdx.x, in, first_row, num_rows, memory, gates);
+  Product::compute(up, blockIdx.x, in, first_row, num_rows, memory, ups);
+  if (warp() < Product::kColumns && row < num_rows)
+    finish_gated(out, nonlinearity, blockIdx.x, row, gates[0], ups[0]);
+}
+
+// --- more rows. Grid x: tiles of the matrix; y: groups of rows of the batch.
+
+template <typename Product>
+__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
+    multiply_segments_kernel(DeviceMatrix matrix, ReadyRows in, uint32_t num_rows, ProductOutput to) {
+  let_next_begin();
+  auto& memory = dynamic_shared<typename Product::Memory>();
+  const uint32_t first_row = blockIdx.y * Product::kColumns;
+  float totals[1][Product::kGroups];
+  Product::compute(matrix, matrix, blockIdx.x, in, first_row, memory, totals);
+  if (warp() >= kGroupRows) return;
+  for (uint32_t group = 0; group < Product::kGroups; ++group) {
+    const uint32_t row = first_row + warp() + kGroupRows * group;
+    if (row < num_rows) finish(to, blockIdx.x, row, totals[0][group]);
+  }
+}
+
+template <typename Product>
+__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
+    gated_multiply_segments_kernel(DeviceMatrix gate, DeviceMatrix up, Nonlinearity nonlinearity,
+                                   ReadyRows in, uint32_t num_rows, ReadyRows out) {
+  let_next_begin();
+  auto& memory = dynamic_shared<typename Product::Memory>();
+  const uint32_t first_row = blockIdx.y * Product::kColumns;
+  float totals[2][Product::kGroups];
+  Product::compute(gate, up, blockIdx.x, in, first_row, memory, totals);
+  if (warp() >= kGroupRows) return;
+  for (uint32_t group = 0; group < Product::kGroups; ++group) {
+    const uint32_t row = first_row + warp() + kGroupRows * group;
+    if (row < num_rows) finish_gated(out, nonlinearity, blockIdx.x, row, totals[0][group], totals[1][group]);
+  }
+}
+
+// --- many rows. Grid x: groups of four tiles, two of each matrix with a gate; y: groups of 64 rows.
+
+template <typename Product>
+__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
+    multiply_tiles_kernel(DeviceMatrix matrix, ReadyRows in, uint32_t num_rows, ProductOutput to) {
+  let_next_begin();
+  auto& memory = dynamic_shared<typename Product::Memory>();
+  const uint32_t first_row = blockIdx.y * Product::kColumns;
+  const uint32_t first_tile = blockIdx.x * Product::kTiles;
+  Product::compute({matrix, matrix, first_tile, first_tile + 2}, in, first_row, memory);
+  for (uint32_t i = warp(); i < Product::kTiles * Product::kColumns; i += Product::kMaxThreads / kWarpSize) {
+    const uint32_t tile = i / Product::kColumns;
+    const uint32_t row = i % Product::kColumns;
+    if (first_row + row < num_rows && (first_tile + tile) * kWarpTileRows < matrix.rows)
+      finish(to, first_tile + tile, first_row + row, Product::result(memory, tile, row));
+  }
+}
+
+template <typename Product>
+__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
+    gated_multiply_tiles_kernel(DeviceMatrix gate, DeviceMatrix up, Nonlinearity nonlinearity, ReadyRows in,
+                                uint32_t num_rows, ReadyRows out) {
+  let_next_begin();
+  auto& memory = dynamic_shared<typename Product::Memory>();
+  const uint32_t first_row = blockIdx.y * Product::kColumns;
+  const uint32_t first_tile = blockIdx.x * 2;
+  Product::compute({gate, up, first_tile, first_tile}, in, first_row, memory);
+  for (uint32_t i = warp(); i < 2 * Product::kColumns; i += Product::kMaxThreads / kWarpSize) {
+    const uint32_t tile = i / Product::kColumns;
+    const uint32_t row = i % Product::kColumns;
+    if (first_row + row < num_rows && (first_tile + tile) * kWarpTileRows < gate.rows)
+      finish_gated(out, nonlinearity, first_tile + tile, first_row + row, Product::result(memory, tile, row),
+                   Product::result(memory, 2 + tile, row));
+  }
+}
+
+// --- launchers
+
+inline uint32_t num_tiles(const DeviceMatrix& matrix) {
+  return divide_up(matrix.rows, kWarpTileRows);
+}
+
+// A product of tiles keeps a large device busy with at least this many blocks; below, its split form does.
+inline constexpr uint32_t kManyTileBlocks = 200;
+// With fewer than this, products of segments are faster, although each of their blocks reads as many rows for
+// a quarter of the weights.
+inline constexpr uint32_t kFewTileBlocks = 64;
+
+// Whether the device has this much shared memory for a block.
+template <typename Product>
+bool has_memory_for(Product) {
+  return Product::Memory::kBytes <= max_dynamic_shared_bytes();
+}
+
+// Calls vectors, segments or tiles with an object of the product that a step of num_rows rows takes.
+// kMatrices: 2 with a gate.
+template <TensorType kType, uint32_t kMatrices, typename Vectors, typename Segments, typename Tiles>
+cudaError_t with_product(const DeviceMatrix& matrix, uint32_t num_rows, ProductForm form,
+                         const Vectors& vectors, const Segments& segments, const Tiles& tiles) {
+  if constexpr (is_quantised(kType)) {
+    const auto segments_of = [&](auto columns) {
+      using Wide = SegmentProduct<kType, columns, kMatrices, 16>;
+      const bool is_long = matrix.columns > 8 * kSegmentColumns;
+      return is_long && has_memory_for(Wide()) ? segments(Wide())
+                                               : segments(SegmentProduct<kType, columns, kMatrices, 8>());
+    };
+    using Tile = TileProduct<kType, 1>;
+    using Split = TileProduct<kType, 2>;
+    const uint32_t num_blocks =
+        divide_up(num_tiles(matrix) * kMatrices, Tile::kTiles) * divide_up(num_rows, Tile::kColumns);
+    if (form == ProductForm::kBest) {
+      form = num_rows <= 32 || num_blocks < kFewTileBlocks ? ProductForm::kSegments
+             : num_blocks < kManyTileBlocks                ? ProductForm::kSplitTiles
+                                                           : ProductForm::kTiles;
+    }
+    if (form == ProductForm::kSplitTiles && has_memory_for(Split())) return tiles(Split());
+    if (form != ProductForm::kSegments) return tiles(Tile());
+    if (num_rows <= 8) return segments_of(std::integral_constant<uint32_t, 8>());
+    if (num_rows <= 16) return segments_of(std::integral_constant<uint32_t, 16>());
+    return segments_of(std::integral_constant<uint32_t, 32>());
+  } else {
+    if (num_rows == 1) return vectors(VectorProduct<kType, 1>());
+    if (num_rows == 2) return vectors(VectorProduct<kType, 2>());
+    if (num_rows <= 4) return vectors(VectorProduct<kType, 4>());
+    return vectors(VectorProduct<kType, 8>());
+  }
+}
+
+template <typename Product>
+cudaLaunchConfig_t product_config(Product, uint32_t num_groups, uint32_t num_rows, cudaStream_t stream) {
+  const dim3 grid(num_groups, divide_up(num_rows, Product::kColumns));
+  return config_of(grid, Product::kMaxThreads, stream, Product::Memory::kBytes);
+}
+
+template <TensorType kType>
+cudaError_t multiply_of(const DeviceMatrix& matrix, const ReadyRows& in, uint32_t num_rows,
+                        const ProductOutput& to, cudaStream_t stream, ProductForm form) {
+  const uint32_t tiles = num_tiles(matrix);
+  return with_product<kType, 1>(
+      matrix, num_rows, form,
+      [&]<typename P>(P) {
+        const dim3 grid(tiles, divide_up(num_rows, P::kColumns));
+        const auto config = config_of(grid, P::num_threads(matrix.columns), stream);
+        return cudaLaunchKernelEx(&config, multiply_vectors_kernel<P>, matrix, in, num_rows, to);
+      },
+      [&]<typename P>(P product) {
+        const auto config = product_config(product, tiles, num_rows, stream);
+        return cudaLaunchKernelEx(&config, multiply_segments_kernel<P>, matrix, in, num_rows, to);
+      },
+      [&]<typename P>(P product) {
+        const auto config = product_config(product, divide_up(tiles, P::kTiles), num_rows, stream);
+        return cudaLaunchKernelEx(&config, multiply_tiles_kernel<P>, matrix, in, num_rows, to);
+      });
+}
+
+template <TensorType kType>
+cudaError_t gated_multiply_of(const DeviceMatrix& gate, const DeviceMatrix& up, Nonlinearity nonlinearity,
+                              const ReadyRows& in, uint32_t num_rows, const ReadyRows& out,
+                              cudaStream_t stream, ProductForm form) {
+  const uint32_t tiles = num_tiles(gate);
+  return with_product<kType, 2>(
+      gate, num_rows, form,
+      [&]<typename P>(P) {
+        const dim3 grid(tiles, divide_up(num_rows, P::kColumns));
+        const auto config = config_of(grid, P::num_threads(gate.columns), stream);
+        return cudaLaunchKernelEx(&config, gated_multiply_vectors_kernel<P>, gate, up, nonlinearity, in,
+                                  num_rows, out);
+      },
+      [&]<typename P>(P product) {
+        const auto config = product_config(product, tiles, num_rows, stream);
+        return cudaLaunchKernelEx(&config, gated_multiply_segments_kernel<P>, gate, up, nonlinearity, in,
+                                  num_rows, out);
+      },
+      [&]<typename P>(P product) {
+        const auto config = product_config(product, divide_up(2 * tiles, P::kTiles), num_rows, stream);
+        return cudaLaunchKernelEx(&config, gated_multiply_tiles_kernel<P>, gate, up, nonlinearity, in,
+                                  num_rows, out);
+      });
+}
+
+// Calls of(product) for every product of quantised weights that the device has the memory for, until it
+// fails.
+template <TensorType kType, uint32_t kMatrices, typename Of>
+cudaError_t for_all_products(const Of& of) {
+  cudaError_t status = cudaSuccess;
+  const auto add = [&](auto product) {
+    if (status == cudaSuccess && has_memory_for(product)) status = of(product);
+  };
+  add(SegmentProduct<kType, 8, kMatrices, 8>());
+  add(SegmentProduct<kType, 8, kMatrices, 16>());
+  add(SegmentProduct<kType, 16, kMatrices, 8>());
+  add(SegmentProduct<kType, 16, kMatrices, 16>());
+  add(SegmentProduct<kType, 32, kMatrices, 8>());
+  add(SegmentProduct<kType, 32, kMatrices, 16>());
+  add(TileProduct<kType, 1>());
+  add(TileProduct<kType, 2>());
+  return status;
+}
+
+template <typename Product>
+concept IsTileProduct = requires {
+  Product::kSplit;
+};
+
+template <TensorType kType>
+cudaError_t load_multiply_of() {
+  if constexpr (is_quantised(kType)) {
+    return for_all_products<kType, 1>([]<typename P>(P) {
+      if constexpr (IsTileProduct<P>)
+        return load(multiply_tiles_kernel<P>, P::Memory::kBytes);
+      else
+        return load(multiply_segments_kernel<P>, P::Memory::kBytes);
+    });
+  } else {
+    return []<typename... P>(P...) { return load_all(multiply_vectors_kernel<P>...); }(
+               VectorProduct<kType, 1>(), VectorProduct<kType, 2>(), VectorProduct<kType, 4>(),
+               VectorProduct<kType, 8>());
+  }
+}
+
+template <TensorType kType>
+cudaError_t load_gated_multiply_of() {
+  if constexpr (is_quantised(kType)) {
+    return for_all_products<kType, 2>([]<typename P>(P) {
+      if constexpr (IsTileProduct<P>)
+        return load(gated_multiply_tiles_kernel<P>, P::Memory::kBytes);
+      else
+        return load(gated_multiply_segments_kernel<P>, P::Memory::kBytes);
+    });
+  } else {
+    return []<typename... P>(P...) { return load_all(gated_multiply_vectors_kernel<P>...); }(
+               VectorProduct<kType, 1>(), VectorProduct<kType, 2>(), VectorProduct<kType, 4>(),
+               VectorProduct<kType, 8>());
+  }
+}
+
+}  // namespace runnel
+
+// Defines the functions of product_variants.h for a type.
+#define RUNNEL_PRODUCTS_OF(type)                                                                            \
+  template cudaError_t runnel::multiply_of<runnel::TensorType::type>(                                       \
+      const DeviceMatrix&, const ReadyRows&, uint32_t, const ProductOutput&, cudaStream_t, ProductForm);    \
+  template cudaError_t runnel::gated_multiply_of<runnel::TensorType::type>(                                 \
+      const DeviceMatrix&, const DeviceMatrix&, Nonlinearity, const ReadyRows&, uint32_t, const ReadyRows&, \
+      cudaStream_t, ProductForm);                                                                           \
+  template cudaError_t runnel::load_multiply_of<runnel::TensorType::type>();                                \
+  template cudaError_t runnel::load_gated_multiply_of<runnel::TensorType::type>();

@@ -1,0 +1,44 @@
+// The products of one type of weights. They are compiled a few types a file, since their kernels are most of
+// the code.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cuda-runner/kernels/product.h"
+
+namespace runnel {
+
+// What becomes of a product y: the floats or the ready rows of `product.h`.
+struct ProductOutput {
+  enum class Kind {
+    kReplace,  // floats = y
+    kAdd,      // floats = y + floats
+    kReady,    // ready = f(y), or f(what ready.values has) * y if has_gates
+  };
+  Kind kind;
+  Global<const float> bias;
+  bool has_bias;
+  uint32_t num_outputs;  // rows of the matrix
+  FloatRows floats;
+  uint32_t first_output;  // in floats and bias
+  ReadyRows ready;
+  Nonlinearity nonlinearity;
+  bool has_gates;
+};
+
+template <TensorType kType>
+cudaError_t multiply_of(const DeviceMatrix& matrix, const ReadyRows& in, uint32_t num_rows,
+                        const ProductOutput& to, cudaStream_t stream, ProductForm form);
+// gate and up must be of the type.
+template <TensorType kType>
+cudaError_t gated_multiply_of(const DeviceMatrix& gate, const DeviceMatrix& up, Nonlinearity nonlinearity,
+                              const ReadyRows& in, uint32_t num_rows, const ReadyRows& out,
+                              cudaStream_t stream, ProductForm form);
+template <TensorType kType>
+cudaError_t load_multiply_of();
+template <TensorType kType>
+cudaError_t load_gated_multiply_of();
+
+}  // namespace runnel
