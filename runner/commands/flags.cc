@@ -41,13 +41,14 @@ class HelpFormat final : public CLI::Formatter {
 
 void add_synth_flags(CLI::App& command, SynthFlags& flags) {
   command.add_option("--arch", flags.architecture, "Architecture")
-      ->type_name("llama")
+      ->type_name("llama|qwen3")
       ->required()
-      ->check(CLI::IsMember({"llama"}).description(""))
+      ->check(CLI::IsMember(synth_architectures()).description(""))
       ->group(kModel);
   command
       .add_option("--shape", flags.shape,
-                  "Shape of llama-160m, Llama 3.2 1B or Llama 3.1 8B: " + llama_shape_names())
+                  "Shape of llama-160m, Llama 3.2 1B or Llama 3.1 8B: " + shape_names("llama") +
+                      "; with qwen3, of Qwen3-0.6B: " + shape_names("qwen3"))
       ->type_name("NAME")
       ->required()
       ->group(kModel);

@@ -1,5 +1,5 @@
-// A llama that was not trained: the metadata and tensors of a file of these sizes, with random values. Its
-// logits are finite and its text is noise.
+// A llama, or a model that differs from one in its heads, that was not trained: the metadata and tensors of a
+// file of these sizes, with random values. Its logits are finite and its text is noise.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runner/formats/tensor.h"
@@ -17,14 +18,18 @@ namespace runnel {
 struct LlamaSizes {
   uint32_t num_layers;
   uint32_t hidden_size;
-  uint32_t num_heads;  // divides hidden_size
+  uint32_t num_heads;
   uint32_t num_kv_heads;
+  uint32_t head_dim;
   uint32_t ffn_size;
   uint32_t vocab_size;
   uint32_t context_length;
   float rope_theta;
   bool ties_embedding;  // the output matrix is the embedding
   uint32_t sliding_window = 0;
+  std::string_view architecture = "llama";
+  bool has_head_norms = false;  // of each query head and key head
+  float rms_epsilon = 1e-5f;
 };
 
 struct RandomTensor {

@@ -15,14 +15,15 @@ struct Shape {
   LlamaSizes sizes;
 };
 
-// The published versions of the larger ones have scaled rope, which changes angles and costs no time. Without
-// it the runner accepts the file.
+// The published versions of the larger llamas have scaled rope, which changes angles and costs no time.
+// Without it the runner accepts the file.
 constexpr Shape kShapes[] = {
     {"160m",
      {.num_layers = 12,
       .hidden_size = 768,
       .num_heads = 12,
       .num_kv_heads = 12,
+      .head_dim = 64,
       .ffn_size = 3072,
       .vocab_size = 32'000,
       .context_length = 2048,
@@ -33,6 +34,7 @@ constexpr Shape kShapes[] = {
       .hidden_size = 2048,
       .num_heads = 32,
       .num_kv_heads = 8,
+      .head_dim = 64,
       .ffn_size = 8192,
       .vocab_size = 128'256,
       .context_length = 131'072,
@@ -43,11 +45,26 @@ constexpr Shape kShapes[] = {
       .hidden_size = 4096,
       .num_heads = 32,
       .num_kv_heads = 8,
+      .head_dim = 128,
       .ffn_size = 14'336,
       .vocab_size = 128'256,
       .context_length = 131'072,
       .rope_theta = 500'000.0f,
       .ties_embedding = false}},
+    {"0.6b",
+     {.num_layers = 28,
+      .hidden_size = 1024,
+      .num_heads = 16,
+      .num_kv_heads = 8,
+      .head_dim = 128,
+      .ffn_size = 3072,
+      .vocab_size = 151'936,
+      .context_length = 40'960,
+      .rope_theta = 1'000'000.0f,
+      .ties_embedding = true,
+      .architecture = "qwen3",
+      .has_head_norms = true,
+      .rms_epsilon = 1e-6f}},
 };
 
 // About the bytes that are in memory at once.
@@ -63,7 +80,7 @@ std::string file_head(const LlamaSizes& sizes, const std::vector<RandomTensor>& 
   GgufMetadata metadata = llama_metadata(sizes);
   // llama.cpp refuses a file without this.
   metadata.text("tokenizer.ggml.model", "none");
-  metadata.u32("llama.vocab_size", sizes.vocab_size);
+  metadata.u32(std::string(sizes.architecture) + ".vocab_size", sizes.vocab_size);
   std::string head =
       gguf_header(rows.size(), metadata.num_entries()) + metadata.bytes() + gguf_tensor_table(rows);
   head.resize(aligned(head.size(), kGgufDefaultAlignment));
@@ -87,16 +104,28 @@ Result<void> write_tensor(const RandomTensor& tensor, std::mt19937_64& random, u
 
 }  // namespace
 
-const LlamaSizes* llama_shape_named(std::string_view name) {
+std::vector<std::string> synth_architectures() {
+  std::vector<std::string> names;
   for (const Shape& shape : kShapes) {
-    if (shape.name == name) return &shape.sizes;
+    const std::string name(shape.sizes.architecture);
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
+const LlamaSizes* shape_named(std::string_view architecture, std::string_view name) {
+  for (const Shape& shape : kShapes) {
+    if (shape.sizes.architecture == architecture && shape.name == name) return &shape.sizes;
   }
   return nullptr;
 }
 
-std::string llama_shape_names() {
+std::string shape_names(std::string_view architecture) {
   std::string names;
-  for (const Shape& shape : kShapes) names += (names.empty() ? "" : ", ") + std::string(shape.name);
+  for (const Shape& shape : kShapes) {
+    if (shape.sizes.architecture == architecture)
+      names += (names.empty() ? "" : ", ") + std::string(shape.name);
+  }
   return names;
 }
 
@@ -121,10 +150,10 @@ Result<uint64_t> write_random_llama(const LlamaSizes& sizes, TensorType type, ui
 }
 
 Result<void> synth(const SynthFlags& flags, std::ostream& out, std::ostream& progress) {
-  const LlamaSizes* const sizes = llama_shape_named(flags.shape);
+  const LlamaSizes* const sizes = shape_named(flags.architecture, flags.shape);
   if (sizes == nullptr) {
-    return Error{ExitCode::kUsage,
-                 "--shape is " + flags.shape + "; it must be one of " + llama_shape_names() + "."};
+    return Error{ExitCode::kUsage, "--shape is " + flags.shape + "; with --arch " + flags.architecture +
+                                       " it must be one of: " + shape_names(flags.architecture) + "."};
   }
   uint64_t num_tenths_told = 0;
   const Result<uint64_t> num_bytes = write_random_llama(
@@ -135,8 +164,9 @@ Result<void> synth(const SynthFlags& flags, std::ostream& out, std::ostream& pro
         progress << flags.file << ": " << written_bytes << " of " << total_bytes << " bytes" << std::endl;
       });
   if (!num_bytes.ok()) return num_bytes.error();
-  out << flags.file << " has the shape of llama " << flags.shape << " in " << type_name(flags.type) << ", "
-      << *num_bytes << " bytes. Its weights are random, and so is its text; it has no tokenizer.\n";
+  out << flags.file << " has the shape of " << flags.architecture << " " << flags.shape << " in "
+      << type_name(flags.type) << ", " << *num_bytes
+      << " bytes. Its weights are random, and so is its text; it has no tokenizer.\n";
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runner/formats/tensor.h"
 #include "runner/models/registry.h"
@@ -22,11 +23,13 @@ struct SynthFlags {
   std::string file;
 };
 
-// "160m" is JackFram/llama-160m, "1b" Llama 3.2 1B, "8b" Llama 3.1 8B. nullptr if there is no shape of that
-// name.
-const LlamaSizes* llama_shape_named(std::string_view name);
+// Those that have shapes.
+std::vector<std::string> synth_architectures();
+// Of llama, "160m" is JackFram/llama-160m, "1b" Llama 3.2 1B and "8b" Llama 3.1 8B; of qwen3, "0.6b" is
+// Qwen3-0.6B. nullptr if the architecture has no shape of that name.
+const LlamaSizes* shape_named(std::string_view architecture, std::string_view name);
 // "160m, 1b, 8b", for messages.
-std::string llama_shape_names();
+std::string shape_names(std::string_view architecture);
 
 // Writes the file piece by piece; every matrix has this type. The same seed gives the same bytes. Returns
 // their number. Fails as NewFile does.

@@ -335,7 +335,9 @@ TEST_CASE("command line: usage errors exit with status 64, other errors with the
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1"}) == 69);
   CHECK(status_of({"synth", "--arch", "llama", "--shape", "1b"}) == 64);
   CHECK(status_of({"synth", "--arch", "qwen", "--shape", "1b", "/nonexistent/model.gguf"}) == 64);
-  CHECK(status_of({"synth", "--arch", "llama", "--shape", "70b", "/nonexistent/model.gguf"}) == 64);
+  CHECK(status_of({"synth", "--arch", "llama", "--shape", "0.6b", "/nonexistent/model.gguf"}) == 64);
+  CHECK(status_of({"synth", "--arch", "qwen3", "--shape", "1b", "/nonexistent/model.gguf"}) == 64);
+  CHECK(status_of({"synth", "--arch", "qwen3", "--shape", "0.6b", "/nonexistent/model.gguf"}) == 66);
   CHECK(status_of({"synth", "--arch", "llama", "--shape", "1b", "--type", "q4_x", "/nonexistent/model"}) ==
         64);
   CHECK(status_of({"synth", "--arch", "llama", "--shape", "1b", "--type", "f16", "/nonexistent/model"}) ==

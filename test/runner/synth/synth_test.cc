@@ -24,11 +24,27 @@ constexpr LlamaSizes kSmall{.num_layers = 2,
                             .hidden_size = 96,
                             .num_heads = 3,
                             .num_kv_heads = 1,
+                            .head_dim = 32,
                             .ffn_size = 160,
                             .vocab_size = 150,
                             .context_length = 256,
                             .rope_theta = 500'000.0f,
                             .ties_embedding = false};
+
+// Its heads are together wider than the hidden size.
+constexpr LlamaSizes kSmallQwen3{.num_layers = 2,
+                                 .hidden_size = 96,
+                                 .num_heads = 4,
+                                 .num_kv_heads = 2,
+                                 .head_dim = 64,
+                                 .ffn_size = 160,
+                                 .vocab_size = 150,
+                                 .context_length = 256,
+                                 .rope_theta = 1'000'000.0f,
+                                 .ties_embedding = true,
+                                 .architecture = "qwen3",
+                                 .has_head_norms = true,
+                                 .rms_epsilon = 1e-6f};
 
 // kSmall, with sizes in whole blocks of the type.
 LlamaSizes small_of(TensorType type) {
@@ -58,17 +74,21 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("synth: the shapes have as many weights as the models they are named after") {
-  const auto num_weights = [](const char* shape) {
+  const auto num_weights = [](const char* architecture, const char* shape) {
+    const LlamaSizes* const sizes = shape_named(architecture, shape);
+    REQUIRE(sizes != nullptr);
     uint64_t sum = 0;
-    for (const RandomTensor& tensor :
-         llama_tensors(*llama_shape_named(shape), TensorType::kQ4_1, TensorType::kQ4_1))
+    for (const RandomTensor& tensor : llama_tensors(*sizes, TensorType::kQ4_1, TensorType::kQ4_1))
       sum += tensor.num_weights();
     return sum;
   };
-  CHECK(num_weights("160m") == 162'417'408);
-  CHECK(num_weights("1b") == 1'235'814'400);
-  CHECK(num_weights("8b") == 8'030'261'248);
-  CHECK(llama_shape_named("1B") == nullptr);
+  CHECK(num_weights("llama", "160m") == 162'417'408);
+  CHECK(num_weights("llama", "1b") == 1'235'814'400);
+  CHECK(num_weights("llama", "8b") == 8'030'261'248);
+  CHECK(num_weights("qwen3", "0.6b") == 596'049'920);
+  CHECK(shape_named("llama", "1B") == nullptr);
+  CHECK(shape_named("llama", "0.6b") == nullptr);
+  CHECK(shape_named("qwen3", "1b") == nullptr);
 }
 
 TEST_CASE_FIXTURE(Fixture, "synth: a file of each type is read whole, and its logits are ordinary numbers") {
@@ -83,6 +103,28 @@ TEST_CASE_FIXTURE(Fixture, "synth: a file of each type is read whole, and its lo
       const auto [least, most] = std::ranges::minmax(logits);
       CHECK(most - least > 1.0f);
     }
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "synth: a qwen3 has the heads and norms of its shape, and ordinary logits") {
+  REQUIRE(write_random_llama(kSmallQwen3, TensorType::kQ8_0, 1, path, [](uint64_t, uint64_t) {}).ok());
+  const Result<ModelFile> file = ModelFile::open(path);
+  CHECK(file->text("general.architecture") == "qwen3");
+  for (const char* norm : {"blk.1.attn_q_norm.weight", "blk.1.attn_k_norm.weight"}) {
+    const TensorView* const gains = file->find_tensor(norm);
+    REQUIRE(gains != nullptr);
+    CHECK(gains->columns() == kSmallQwen3.head_dim);
+  }
+  test::ModelHarness harness(path, make_cpu_backend({.num_threads = 1}), 32, 0);
+  CHECK(harness.config().num_heads == 4);
+  CHECK(harness.config().num_kv_heads == 2);
+  CHECK(harness.config().head_dim == 64);
+  CHECK(harness.config().rope_theta == 1e6);
+  CHECK(harness.config().norm_epsilon == 1e-6f);
+  for (const std::vector<float>& logits : harness.run({3, 1, 4, 1, 5, 9, 2, 6}, 8)) {
+    for (const float logit : logits) REQUIRE(std::abs(logit) < 30.0f);
+    const auto [least, most] = std::ranges::minmax(logits);
+    CHECK(most - least > 1.0f);
   }
 }
 
@@ -152,9 +194,15 @@ TEST_CASE_FIXTURE(Fixture,
       });
   CHECK(last == *written);  // the last tensor needs no padding
   std::ostringstream out;
-  const Result<void> refused = synth({.architecture = "llama", .shape = "70b", .file = path}, out, out);
-  CHECK(refused.error().exit_code == ExitCode::kUsage);
-  CHECK(refused.error().message == "--shape is 70b; it must be one of 160m, 1b, 8b.");
+  const auto refusal = [&](const char* architecture, const char* shape) {
+    const Result<void> refused =
+        synth({.architecture = architecture, .shape = shape, .file = path}, out, out);
+    CHECK(refused.error().exit_code == ExitCode::kUsage);
+    return refused.error().message;
+  };
+  CHECK(refusal("llama", "70b") == "--shape is 70b; with --arch llama it must be one of: 160m, 1b, 8b.");
+  CHECK(refusal("llama", "0.6b") == "--shape is 0.6b; with --arch llama it must be one of: 160m, 1b, 8b.");
+  CHECK(refusal("qwen3", "1b") == "--shape is 1b; with --arch qwen3 it must be one of: 0.6b.");
   CHECK(out.str() == "");
 }
 
