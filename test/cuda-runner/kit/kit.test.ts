@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
@@ -110,6 +110,37 @@ test('the steps have names of their own, and those on bits come before those on 
     assert.equal(names.slice(-3), ['memcheck', 'synccheck', 'racecheck']);
     assert.is(steps.at(-1)?.obstacle, 'compute-sanitizer is not installed.');
   }
+});
+
+test('each random model is written before it is measured, and is what its steps are named after', async () => {
+  const folder = temporaryFolder();
+  // It writes its arguments to the file that is the last of them.
+  const runner = join(folder.path, 'runner');
+  writeFileSync(runner, '#!/bin/sh\nfor file; do :; done\necho "$*" >"$file"\n', { mode: 0o755 });
+  const steps = allSteps(folder.path, false);
+  const models = new Map<string, string>();
+  for (const { name, command } of steps) {
+    if (name.endsWith(': written')) {
+      const [sh, option, script, , path = '', ...kind] = command as string[];
+      const writes = { ...shell(name, ''), command: [sh, option, script, runner, path, ...kind] as string[] };
+      assert.equal(statuses(await run([writes])), [`${name}: passed`]);
+      models.set(path, readFileSync(path, 'utf8').replace(path, 'FILE'));
+    } else if (command.includes('--model')) {
+      const path = String(command[command.indexOf('--model') + 1]);
+      const [, shape, type] = /^(\S+) (\S+): /.exec(name) ?? [];
+      const architecture = shape === '0.6b' ? 'qwen3' : 'llama';
+      const flags = `--arch ${architecture} --shape ${shape} --type ${type}`;
+      assert.is(models.get(path), `synth ${flags} FILE.part\n`, name);
+    }
+  }
+  assert.equal(
+    steps.filter(({ command }) => command.includes('--workload')).map(({ name }) => name),
+    [
+      '0.6b bf16: workload, cache of f16',
+      '0.6b q8_0: workload, cache of f16',
+      '0.6b q8_0: workload, cache of q8_0',
+    ],
+  );
 });
 
 test.run();

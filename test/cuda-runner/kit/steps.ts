@@ -12,9 +12,9 @@ const TINY_CONTEXT_TOKENS = 512;
 const SANITIZERS = ['memcheck', 'synccheck', 'racecheck'];
 const SAMPLED = ['--temperature', '0.8', '--top-k', '40', '--top-p', '0.95'];
 
-/** $0: the runner; $1: the file; $2, $3: shape and type. A file that is there is complete. */
+/** $0: the runner; $1: the file; $2, $3, $4: architecture, shape and type. A file that is there is complete. */
 const WRITE_MODEL =
-  'rm -f "$1.part" && "$0" synth --arch llama --shape "$2" --type "$3" "$1.part" && mv "$1.part" "$1"';
+  'rm -f "$1.part" && "$0" synth --arch "$2" --shape "$3" --type "$4" "$1.part" && mv "$1.part" "$1"';
 
 /** A model whose speed is measured. */
 interface Subject {
@@ -61,33 +61,47 @@ export function allSteps(work: string, isEmulated: boolean, path = process.env.P
   ];
 }
 
+/** A model of random weights. */
+interface RandomSubject extends Subject {
+  readonly architecture: string;
+  readonly shape: string;
+  readonly type: string;
+}
+
 function deviceSpeeds(work: string): Step[] {
-  const subject = (shape: string, type: string): Subject => ({
+  const subject = (architecture: string, shape: string, type: string): RandomSubject => ({
+    architecture,
+    shape,
+    type,
     name: `${shape} ${type}`,
     path: join(work, `${shape}-${type}.gguf`),
     batches: '1,8,32,256',
     promptTokens: 512,
     generatedTokens: 128,
   });
-  const written = (shape: string, type: string): Step => {
-    const { name, path } = subject(shape, type);
-    return {
-      name: `${name}: written`,
-      limitSec: 300,
-      command: ['sh', '-c', WRITE_MODEL, CUDA_RUNNER, path, shape, type],
-      defaults: [],
-      ...(existsSync(path) ? { obstacle: `${path} is there.` } : {}),
-    };
-  };
-  return [
-    written('1b', 'q4_1'),
-    ...speeds(subject('1b', 'q4_1')),
-    ...['f16', 'q8_0'].map((type) => workload(subject('1b', 'q4_1'), type)),
-    written('8b', 'q4_0'),
-    ...speeds(subject('8b', 'q4_0')),
-    written('1b', 'bf16'),
-    ...speeds(subject('1b', 'bf16')),
+  const measured = (model: RandomSubject): Step[] => [written(model), ...speeds(model)];
+  const worked = (model: RandomSubject, ...kvCacheTypes: string[]): Step[] => [
+    written(model),
+    ...kvCacheTypes.map((type) => workload(model, type)),
   ];
+  return [
+    ...measured(subject('llama', '1b', 'q4_1')),
+    // The model that nano-vLLM's own figures are of.
+    ...worked(subject('qwen3', '0.6b', 'bf16'), 'f16'),
+    ...worked(subject('qwen3', '0.6b', 'q8_0'), 'f16', 'q8_0'),
+    ...measured(subject('llama', '8b', 'q4_0')),
+    ...measured(subject('llama', '1b', 'bf16')),
+  ];
+}
+
+function written({ name, path, architecture, shape, type }: RandomSubject): Step {
+  return {
+    name: `${name}: written`,
+    limitSec: 300,
+    command: ['sh', '-c', WRITE_MODEL, CUDA_RUNNER, path, architecture, shape, type],
+    defaults: [],
+    ...(existsSync(path) ? { obstacle: `${path} is there.` } : {}),
+  };
 }
 
 function emulatedSpeeds(): Step[] {
