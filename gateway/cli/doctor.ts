@@ -52,7 +52,14 @@ function textOf({
     ),
     row('cpu-runner', cpu_runner.fault ?? `${cpu_runner.version} (${cpu_runner.file})`),
     row('cuda-runner', cuda_runner.fault ?? `${cuda_runner.version} (${cuda_runner.file})`),
-    ...(cuda === null ? [] : [row('CUDA', `${cuda.cuda}, driver: ${cuda.driver ?? 'none'}`)]),
+    ...(cuda === null
+      ? []
+      : [
+          row(
+            'CUDA',
+            `built for ${cuda.cuda}; driver: ${cuda.driver === null ? 'none' : `up to ${cuda.driver}`}`,
+          ),
+        ]),
     ...(cuda?.devices ?? []).map((device) => row(`device ${device.number}`, deviceText(device))),
     row(
       'serve',

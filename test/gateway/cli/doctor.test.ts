@@ -34,7 +34,7 @@ test('a machine with a device: what it is, and that it serves', async () => {
   assert.equal(lines.slice(0, 5), [
     `cpu-runner   0.1.0 (${directory.path('cpu-runner')})`,
     `cuda-runner  0.1.0 (${directory.path('cuda-runner')})`,
-    'CUDA         13.0, driver: 13.1',
+    'CUDA         built for 13.0; driver: up to 13.1',
     'device 0     Stand-in 9000, compute capability 9.0, 137.4 GB, 68.7 GB free',
     'serve        computes on a CUDA device',
   ]);
