@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "cuda-runner/kernels/launch.h"
@@ -40,10 +41,12 @@ struct RowNorm {
     const auto count = static_cast<float>(width);
     if (norm.is_centred) {
       float sum = 0.0f;
+#pragma unroll 8
       for (uint32_t i = threadIdx.x; i < width; i += kThreads) sum = sum + in.values[first + i];
       mean = sum_of_block(sum, warp_sums) / count;
     }
     float squares = 0.0f;
+#pragma unroll 8
     for (uint32_t i = threadIdx.x; i < width; i += kThreads) {
       const float d = in.values[first + i] - mean;
       squares = std::fma(d, d, squares);
@@ -57,7 +60,7 @@ struct RowNorm {
   }
 };
 
-// Grid x: rows.
+// Grid x: rows; y: parts of a row. Each block reads the whole row, and writes its part.
 __global__ void __launch_bounds__(kThreads) norm_kernel(FloatRows in, Global<const uint32_t> chosen,
                                                         bool has_chosen, DeviceNorm norm, ReadyRows out) {
   let_next_begin();
@@ -66,7 +69,8 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(FloatRows in, Global<con
   const uint32_t row = blockIdx.x;
   const size_t first = static_cast<size_t>(has_chosen ? chosen[row] : row) * in.stride;
   const RowNorm row_norm(in, first, out.width, norm, warp_sums);
-  for (uint32_t block = warp() * kBlockColumns; block < out.stride; block += kThreads) {
+  for (uint32_t block = blockIdx.y * kThreads + warp() * kBlockColumns; block < out.stride;
+       block += gridDim.y * kThreads) {
     const uint32_t i = block + lane();
     const float y = i < out.width ? row_norm.of(in.values[first + i], i, norm) : 0.0f;
     store_ready_block(out, row, block, y);
@@ -90,7 +94,10 @@ __global__ void __launch_bounds__(kThreads)
 
 cudaError_t norm(const FloatRows& in, Global<const uint32_t> chosen, bool has_chosen, uint32_t num_rows,
                  const DeviceNorm& norm, const ReadyRows& out, cudaStream_t stream) {
-  const cudaLaunchConfig_t config = config_of(dim3(num_rows), kThreads, stream);
+  // Few rows are parted among more blocks, so that a step of one row does not wait for one multiprocessor.
+  constexpr uint32_t kManyBlocks = 128;
+  const uint32_t num_parts = std::clamp(kManyBlocks / num_rows, 1u, divide_up(out.stride, kThreads));
+  const cudaLaunchConfig_t config = config_of(dim3(num_rows, num_parts), kThreads, stream);
   return cudaLaunchKernelEx(&config, norm_kernel, in, chosen, has_chosen, norm, out);
 }
 

@@ -81,12 +81,12 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
   let_next_begin();
   auto& memory = dynamic_shared<typename Product::Memory>();
   const uint32_t first_row = blockIdx.y * Product::kColumns;
-  float totals[1][Product::kGroups];
+  float totals[1][Product::kOwned];
   Product::compute(matrix, matrix, blockIdx.x, in, first_row, memory, totals);
-  if (warp() >= kGroupRows) return;
-  for (uint32_t group = 0; group < Product::kGroups; ++group) {
-    const uint32_t row = first_row + warp() + kGroupRows * group;
-    if (row < num_rows) finish(to, blockIdx.x, row, totals[0][group]);
+  if (warp() >= Product::kOwners) return;
+  for (uint32_t j = 0; j < Product::kOwned; ++j) {
+    const uint32_t row = first_row + warp() + Product::kOwners * j;
+    if (row < num_rows) finish(to, blockIdx.x, row, totals[0][j]);
   }
 }
 
@@ -97,12 +97,12 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
   let_next_begin();
   auto& memory = dynamic_shared<typename Product::Memory>();
   const uint32_t first_row = blockIdx.y * Product::kColumns;
-  float totals[2][Product::kGroups];
+  float totals[2][Product::kOwned];
   Product::compute(gate, up, blockIdx.x, in, first_row, memory, totals);
-  if (warp() >= kGroupRows) return;
-  for (uint32_t group = 0; group < Product::kGroups; ++group) {
-    const uint32_t row = first_row + warp() + kGroupRows * group;
-    if (row < num_rows) finish_gated(out, nonlinearity, blockIdx.x, row, totals[0][group], totals[1][group]);
+  if (warp() >= Product::kOwners) return;
+  for (uint32_t j = 0; j < Product::kOwned; ++j) {
+    const uint32_t row = first_row + warp() + Product::kOwners * j;
+    if (row < num_rows) finish_gated(out, nonlinearity, blockIdx.x, row, totals[0][j], totals[1][j]);
   }
 }
 
@@ -152,7 +152,11 @@ inline uint32_t num_tiles(const DeviceMatrix& matrix) {
 inline constexpr uint32_t kManyTileBlocks = 200;
 // With fewer than this, products of segments are faster, although each of their blocks reads as many rows for
 // a quarter of the weights.
-inline constexpr uint32_t kFewTileBlocks = 64;
+inline constexpr uint32_t kFewTileBlocks = 128;
+
+// With fewer blocks than this, products of segments have 16 warps each; with more, two blocks of 8 warps
+// share a multiprocessor, and one computes while the other adds up its sums.
+inline constexpr uint32_t kManySegmentBlocks = 200;
 
 // Whether the device has this much shared memory for a block.
 template <typename Product>
@@ -169,8 +173,10 @@ cudaError_t with_product(const DeviceMatrix& matrix, uint32_t num_rows, ProductF
     const auto segments_of = [&](auto columns) {
       using Wide = SegmentProduct<kType, columns, kMatrices, 16>;
       const bool is_long = matrix.columns > 8 * kSegmentColumns;
-      return is_long && has_memory_for(Wide()) ? segments(Wide())
-                                               : segments(SegmentProduct<kType, columns, kMatrices, 8>());
+      const bool are_few = num_tiles(matrix) * divide_up(num_rows, columns) < kManySegmentBlocks;
+      return is_long && are_few && has_memory_for(Wide())
+                 ? segments(Wide())
+                 : segments(SegmentProduct<kType, columns, kMatrices, 8>());
     };
     using Tile = TileProduct<kType, 1>;
     using Split = TileProduct<kType, 2>;
@@ -183,6 +189,8 @@ cudaError_t with_product(const DeviceMatrix& matrix, uint32_t num_rows, ProductF
     }
     if (form == ProductForm::kSplitTiles && has_memory_for(Split())) return tiles(Split());
     if (form != ProductForm::kSegments) return tiles(Tile());
+    if (num_rows == 1) return segments_of(std::integral_constant<uint32_t, 1>());
+    if (num_rows == 2) return segments_of(std::integral_constant<uint32_t, 2>());
     if (num_rows <= 8) return segments_of(std::integral_constant<uint32_t, 8>());
     if (num_rows <= 16) return segments_of(std::integral_constant<uint32_t, 16>());
     return segments_of(std::integral_constant<uint32_t, 32>());
@@ -254,6 +262,10 @@ cudaError_t for_all_products(const Of& of) {
   const auto add = [&](auto product) {
     if (status == cudaSuccess && has_memory_for(product)) status = of(product);
   };
+  add(SegmentProduct<kType, 1, kMatrices, 8>());
+  add(SegmentProduct<kType, 1, kMatrices, 16>());
+  add(SegmentProduct<kType, 2, kMatrices, 8>());
+  add(SegmentProduct<kType, 2, kMatrices, 16>());
   add(SegmentProduct<kType, 8, kMatrices, 8>());
   add(SegmentProduct<kType, 8, kMatrices, 16>());
   add(SegmentProduct<kType, 16, kMatrices, 8>());

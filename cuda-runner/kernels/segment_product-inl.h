@@ -1,41 +1,56 @@
-// The product of a tile of 32 rows of a quantised matrix and up to 32 rows of the batch, by tensor cores, for
-// steps that wait for the weights. Each warp takes every kWarps-th segment of 256 columns, and keeps the next
-// blocks of weights and rows on their way to a ring of its own in shared memory. The sums of the segments are
-// added in order.
+// The product of a tile of 32 rows of a quantised matrix and up to 32 rows of the batch, for steps that wait
+// for the weights. Each warp takes every kWarps-th segment of 256 columns, and keeps the next blocks of
+// weights and rows on their way to a ring of its own in shared memory. The sums of the segments are added in
+// order.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
+#include "cuda-runner/kernels/dot_blocks-inl.h"
 #include "cuda-runner/kernels/mma_blocks-inl.h"
 
 namespace runnel {
 
-// kColumns: rows of the batch. kMatrices: 2 computes the products of two matrices of the same shape, the
-// second's weights on their way before the first is done.
+// kColumns: rows of the batch; 1 and 2 are multiplied by dot products, 8 and more by tensor cores. kMatrices:
+// 2 computes the products of two matrices of the same shape, the second's weights on their way before the
+// first is done.
 template <TensorType kType, uint32_t kColumnsOf, uint32_t kMatricesOf, uint32_t kWarpsOf>
 struct SegmentProduct {
   static constexpr uint32_t kColumns = kColumnsOf;
   static constexpr uint32_t kMatrices = kMatricesOf;
   static constexpr uint32_t kWarps = kWarpsOf;
-  static constexpr uint32_t kGroups = kColumns / kGroupRows;
+  static constexpr bool kHasDots = kColumns < kGroupRows;
+  static constexpr uint32_t kGroups = kHasDots ? 1 : kColumns / kGroupRows;
   static constexpr uint32_t kMaxThreads = kWarps * kWarpSize;
   // 16 warps on a multiprocessor leave 128 registers to a thread, 32 leave 64.
-  static constexpr uint32_t kMinBlocks = (kGroups == 1 ? 32 : 16) / kWarps;
+  static constexpr uint32_t kMinBlocks = 16 / kWarps;
 
-  using Weights = StagedLayout<kType>;
-  using Rows = RowsLayout<kType, kColumns>;
-  static constexpr uint32_t kStageWords = Weights::kWords + Rows::kWords;
   // The bytes on their way must cover the latency of the memory: 15 KiB on a multiprocessor at 3.35 TB/s and
-  // 600 ns. Two stages of 16 warps are at least 16 KiB.
+  // 600 ns. Two stages of 16 warps are at least 16 KiB. A stage has two blocks where three stages of them
+  // fit, since each stage costs instructions.
   static constexpr uint32_t kRingWords = 1700;  // of a warp, at most
+  static constexpr uint32_t kBlocks =
+      kColumns <= kGroupRows &&
+              3 * (StagedLayout<kType, 2>::kWords + RowsLayout<kType, kColumns, 2>::kWords) <= kRingWords
+          ? 2
+          : 1;
+  using Weights = StagedLayout<kType, kBlocks>;
+  using Rows = RowsLayout<kType, kColumns, kBlocks>;
+  static constexpr uint32_t kStageWords = Weights::kWords + Rows::kWords;
   static constexpr uint32_t kStages = std::min(6u, kRingWords / kStageWords);
   static_assert(kStages >= 3);
 
-  // Sums are exchanged for 8 rows of the batch at a time. The lanes of a warp write columns 2t and rows g;
-  // with this stride they are in different banks.
+  // Sums are exchanged for up to 16 rows of the batch at a time, and each warp adds up those of one or two.
+  // With tensor cores the lanes of a warp write columns 2t and rows g; with this stride they are in different
+  // banks.
+  static constexpr uint32_t kPassColumns = std::min(kColumns, 2 * kGroupRows);
+  static constexpr uint32_t kPassGroups = std::min(kGroups, 2u);
   static constexpr uint32_t kPartialStride = 36;
-  static constexpr uint32_t kPartials = kGroupRows * kPartialStride;  // of a warp
+  static constexpr uint32_t kPartials = kPassColumns * kPartialStride;  // of a warp
+  static constexpr uint32_t kOwners = std::min(kPassColumns, kWarps);   // warps that have results
+  static constexpr uint32_t kOwned = kColumns / kOwners;                // results of a thread
 
   struct Memory {
     static constexpr uint32_t kBytes = 4 * kWarps * (kStages * kStageWords + kPartials);
@@ -59,31 +74,23 @@ struct SegmentProduct {
     }
     __device__ bool is_at_end() const { return block_ >= num_blocks_; }
 
-    // Begin the copy of the block to a stage from word `to` on.
+    // Begin the copy of the next blocks to a stage from word `to` on.
     template <size_t kMemoryWords>
     __device__ void copy_weights(Shared<uint32_t, kMemoryWords>& memory, size_t to) const {
-      weights_.copy(block_ % kSegmentBlocks == 0, memory, to);
+      weights_.copy(block_ % kSegmentBlocks == 0, num_blocks_ - block_, memory, to);
     }
     template <size_t kMemoryWords>
     __device__ void copy_rows(Shared<uint32_t, kMemoryWords>& memory, size_t to) const {
-      constexpr uint32_t kBytePieces = kColumns * kBlockColumns / 16;
-      for (uint32_t first = 0; first < kBytePieces; first += kWarpSize) {
-        if (first + lane() < kBytePieces)
-          copy_async(memory, to + Weights::kWords + kPieceWords * (first + lane()), in_.quants,
-                     bytes_ + 16 * first);
-      }
-      if (lane() < kScalePieces)
-        copy_async(memory, to + Weights::kWords + Rows::kScales + kPieceWords * lane(), scales_, scale_byte_);
+      rows_.copy(num_blocks_ - block_, lane(), memory, to + Weights::kWords);
     }
     __device__ void advance() {
-      ++block_;
-      if (block_ % kSegmentBlocks == 0) block_ += (kWarps - 1) * kSegmentBlocks;
+      block_ += kBlocks;
       if (block_ % kSegmentBlocks != 0 && block_ < num_blocks_) {
-        weights_.advance();
-        bytes_ += size_t{kBlockColumns} * in_.row_capacity;
-        scale_byte_ += size_t{4} * in_.row_capacity;
+        weights_.advance(kBlocks);
+        rows_.advance(kBlocks);
         return;
       }
+      if (block_ % kSegmentBlocks == 0) block_ += (kWarps - 1) * kSegmentBlocks;
       if (block_ >= num_blocks_ && !is_second_ && kMatrices > 1) {
         is_second_ = true;
         block_ = warp() * kSegmentBlocks;
@@ -92,22 +99,13 @@ struct SegmentProduct {
     }
 
    private:
-    // Lanes take the pieces of scales, and after them those of what Rows::kExtra has.
-    static constexpr uint32_t kPiecesOfScales = kColumns / kPieceWords;
-    static constexpr uint32_t kScalePieces = kPiecesOfScales * (Rows::kHasExtra ? 2 : 1);
-    static_assert(kScalePieces <= kWarpSize);
-
     __device__ void seek() {
       if (is_second_) {
         weights_.seek(second_, tile_, block_);
       } else {
         weights_.seek(first_, tile_, block_);
       }
-      const size_t index = in_.block_index(block_, first_row_);
-      bytes_ = index * kBlockColumns + 16 * lane();
-      const bool is_extra = lane() >= kPiecesOfScales;
-      scales_ = is_extra ? extra_bytes<kType>(in_) : in_.scales.bytes();
-      scale_byte_ = 4 * index + 16 * (is_extra ? lane() - kPiecesOfScales : lane());
+      rows_.seek(in_, first_row_, block_, lane());
     }
 
     const DeviceMatrix& first_;
@@ -118,102 +116,165 @@ struct SegmentProduct {
     const uint32_t num_blocks_;
     uint32_t block_;
     bool is_second_ = false;
-    TileCursor<kType> weights_;
-    size_t bytes_;
-    Global<const uint8_t> scales_;
-    size_t scale_byte_;
+    TileCursor<kType, kBlocks> weights_;
+    RowsCursor<kType, kColumns, kBlocks, kWarpSize> rows_;
   };
 
   class Ring {
    public:
     __device__ Ring(Cursor cursor, Memory& memory) : cursor_(cursor), memory_(memory) {
       // Weights need not wait for the launch before this one.
-      for (uint32_t stage = 0; stage + 1 < kStages && !cursor.is_at_end(); ++stage, cursor.advance())
-        cursor.copy_weights(memory_.ring, first_word(stage));
+      size_t to = begin_;
+      for (uint32_t stage = 0; stage + 1 < kStages && !cursor.is_at_end(); ++stage, to += kStageWords) {
+        cursor.copy_weights(memory_.ring, to);
+        cursor.advance();
+      }
       wait_for_previous();
-      for (; free_ + 1 < kStages; ++free_) {
+      for (uint32_t stage = 0; stage + 1 < kStages; ++stage, free_ += kStageWords) {
         if (!cursor_.is_at_end()) {
-          cursor_.copy_rows(memory_.ring, first_word(free_));
+          cursor_.copy_rows(memory_.ring, free_);
           cursor_.advance();
         }
         commit_copies();
       }
     }
 
-    // Waits for the next block and begins the copy of another one, to where the block before it was: all
-    // lanes have read that when they meet here. Returns the first word of the block.
+    // Waits for the next blocks and begins the copy of others, to where those before them were: all lanes
+    // have read these when they meet here. Returns the first word of the stage.
     __device__ size_t take() {
       wait_copies<kStages - 2>();
       sync_warp();
       if (!cursor_.is_at_end()) {
-        cursor_.copy_weights(memory_.ring, first_word(free_));
-        cursor_.copy_rows(memory_.ring, first_word(free_));
+        cursor_.copy_weights(memory_.ring, free_);
+        cursor_.copy_rows(memory_.ring, free_);
         cursor_.advance();
       }
       commit_copies();
-      free_ = after(free_);
-      const size_t taken = first_word(taken_);
+      const size_t taken = taken_;
       taken_ = after(taken_);
+      free_ = after(free_);
       return taken;
     }
 
    private:
-    __device__ static size_t first_word(uint32_t stage) { return (warp() * kStages + stage) * kStageWords; }
-    __device__ static uint32_t after(uint32_t stage) { return stage + 1 == kStages ? 0 : stage + 1; }
+    __device__ size_t after(size_t stage) const {
+      return stage == begin_ + (kStages - 1) * kStageWords ? begin_ : stage + kStageWords;
+    }
 
     Cursor cursor_;
     Memory& memory_;
-    uint32_t free_ = 0;   // the stage that is copied to next
-    uint32_t taken_ = 0;  // the stage that is used next
+    const size_t begin_ = warp() * kStages * kStageWords;
+    size_t free_ = begin_;   // the stage that is copied to next
+    size_t taken_ = begin_;  // the stage that is used next
   };
 
-  // totals[m][group] is the product of row lane() of matrix m's tile and the batch's row
-  // first_row + warp() + 8 group, in the first 8 warps. All threads of the block must call it.
+  // A lane's sums of one segment. With dots: those of the tile's row lane() and each row of the batch;
+  // otherwise see add_products, for each group of eight rows.
+  struct Sums {
+    float of[kGroups][4][2] = {};
+  };
+
+  // totals[m][j] is the product of row lane() of matrix m's tile and the batch's row
+  // first_row + warp() + kOwners j, in the first kOwners warps. All threads of the block must call it.
   __device__ static void compute(const DeviceMatrix& first, const DeviceMatrix& second, uint32_t tile,
                                  const ReadyRows& in, uint32_t first_row, Memory& memory,
-                                 float (&totals)[kMatrices][kGroups]) {
+                                 float (&totals)[kMatrices][kOwned]) {
     Ring ring(Cursor(first, second, tile, in, first_row), memory);
     const uint32_t num_blocks = first.columns / kBlockColumns;
     const uint32_t num_segments = (num_blocks + kSegmentBlocks - 1) / kSegmentBlocks;
 #pragma unroll
     for (uint32_t m = 0; m < kMatrices; ++m) {
-      for (uint32_t group = 0; group < kGroups; ++group) totals[m][group] = 0.0f;
+      for (uint32_t j = 0; j < kOwned; ++j) totals[m][j] = 0.0f;
       for (uint32_t round = 0; round < num_segments; round += kWarps) {
-        float acc[kGroups][4][2] = {};
+        Sums sums;
         const uint32_t begin = (round + warp()) * kSegmentBlocks;
         const uint32_t end = std::min(begin + kSegmentBlocks, num_blocks);
         SegmentScales scales;
-        for (uint32_t block = begin; block < end; ++block) {
-          const size_t first_word = ring.take();
-          TileFragment<kType> weights;
-          load_fragment<kType>(memory.ring, first_word, block == begin, scales, weights);
-          for (uint32_t group = 0; group < kGroups; ++group)
-            add_products(weights, Rows::load(memory.ring, first_word + Weights::kWords, group * kGroupRows),
-                         acc[group]);
+        for (uint32_t block = begin; block < end; block += kBlocks) {
+          const size_t stage = ring.take();
+#pragma unroll
+          for (uint32_t b = 0; b < kBlocks; ++b)
+            if (block + b < end) add_block(memory, stage, b, b == 0 && block == begin, scales, sums);
         }
-        add_in_order(acc, std::min(uint32_t{kWarps}, num_segments - round), memory, totals[m]);
+        add_in_order(sums, std::min(uint32_t{kWarps}, num_segments - round), memory, totals[m]);
       }
     }
   }
 
+ private:
+  __device__ static void add_block(Memory& memory, size_t stage, uint32_t b, bool begins_segment,
+                                   SegmentScales& segment, Sums& sums) {
+    using Block = StagedBlock<kType, kBlocks, kWarps * kStages * kStageWords>;
+    const Block block(memory.ring, stage, b);
+    const size_t rows = stage + Weights::kWords;
+    if constexpr (kHasDots) {
+      const QuantBlockView<kType, Block> weights(block, lane());
+      uint32_t codes[8];
+      weights.load_codes(codes);
+      if (!QuantTileLayout<kType>::kHasSubScales || begins_segment) {
+        segment.scale[0] = weights.stored_scale();
+        segment.minimum[0] = weights.stored_minimum();
+      }
+      const BlockScales<kType> scales(segment.scale[0], segment.minimum[0], weights.sub_scales());
+      for (uint32_t n = 0; n < kColumns; ++n) {
+        RowBlock x;
+        x.first = memory.ring.template load<uint4>(Rows::bytes(rows, b) + 8 * n);
+        x.second = memory.ring.template load<uint4>(Rows::bytes(rows, b) + 8 * n + 4);
+        x.scale = memory.ring.template load<float>(Rows::scales(rows, b) + n);
+        if constexpr (Rows::kHasExtra) {
+          const uint32_t extra = memory.ring[Rows::extra(rows, b) + n];
+          x.sum = static_cast<int32_t>(extra);
+          x.half_sums = static_cast<int32_t>(extra);
+          x.scaled_sum = std::bit_cast<float>(extra);
+        }
+        float& to = sums.of[0][0][n];
+        to = add_dots(to, codes, scales, x);
+      }
+    } else {
+      const TileFragment<kType> weights = load_fragment(block, begins_segment, segment);
+      for (uint32_t group = 0; group < kGroups; ++group)
+        add_products(weights, load_rows<Rows>(memory.ring, rows, b, group * kGroupRows), sums.of[group]);
+    }
+  }
+
   // Adds the sums of the first num_warps warps, in order.
-  __device__ static void add_in_order(const float (&acc)[kGroups][4][2], uint32_t num_warps, Memory& memory,
-                                      float (&totals)[kGroups]) {
-    for (uint32_t group = 0; group < kGroups; ++group) {
+  __device__ static void add_in_order(const Sums& sums, uint32_t num_warps, Memory& memory,
+                                      float (&totals)[kOwned]) {
+    constexpr uint32_t kOwnedOfPass = kPassColumns / kOwners;
+    for (uint32_t pass = 0; pass < kColumns / kPassColumns; ++pass) {
       if (warp() < num_warps) {
-        for (uint32_t i = 0; i < 8; ++i) {
-          const uint32_t column = 2 * (lane() % 4) + i % 2;
-          memory.partials[warp() * kPartials + column * kPartialStride + lane() / 4 + 8 * (i / 2)] =
-              acc[group][i / 2][i % 2];
+        for (uint32_t group = 0; group < kPassGroups; ++group) store(sums, pass * kPassGroups, group, memory);
+      }
+      sync_block();
+      if (warp() < kOwners) {
+        // All are loaded before the first is added, since the additions wait for each other.
+        float of_warps[kOwnedOfPass][kWarps];
+        for (uint32_t j = 0; j < kOwnedOfPass; ++j) {
+          const size_t first = (warp() + kOwners * j) * kPartialStride + lane();
+          for (uint32_t from = 0; from < kWarps; ++from)
+            of_warps[j][from] = from < num_warps ? float{memory.partials[from * kPartials + first]} : 0.0f;
+        }
+        for (uint32_t j = 0; j < kOwnedOfPass; ++j) {
+          float& total = totals[pass * kOwnedOfPass + j];
+          for (uint32_t from = 0; from < kWarps; ++from)
+            if (from < num_warps) total = total + of_warps[j][from];
         }
       }
       sync_block();
-      if (warp() < kGroupRows) {
-        for (uint32_t from = 0; from < num_warps; ++from)
-          totals[group] =
-              totals[group] + memory.partials[from * kPartials + warp() * kPartialStride + lane()];
+    }
+  }
+  // Stores a warp's sums of a group of the pass that begins with first_group.
+  __device__ static void store(const Sums& sums, uint32_t first_group, uint32_t group, Memory& memory) {
+    const size_t first = warp() * kPartials + group * kGroupRows * kPartialStride;
+    if constexpr (kHasDots) {
+      for (uint32_t n = 0; n < kColumns; ++n)
+        memory.partials[first + n * kPartialStride + lane()] = sums.of[0][0][n];
+    } else {
+      for (uint32_t i = 0; i < 8; ++i) {
+        const uint32_t column = 2 * (lane() % 4) + i % 2;
+        memory.partials[first + column * kPartialStride + lane() / 4 + 8 * (i / 2)] =
+            sums.of[first_group + group][i / 2][i % 2];
       }
-      sync_block();
     }
   }
 };

@@ -23,13 +23,13 @@ struct TileProduct {
   static constexpr uint32_t kHalfThreads = 8 * kWarpSize;
   static constexpr uint32_t kMaxThreads = kSplit * kHalfThreads;
   static constexpr uint32_t kMinBlocks = 2 / kSplit;
-
-  using Weights = StagedLayout<kType>;
-  using Rows = RowsLayout<kType, kColumns>;
-  static constexpr uint32_t kBlockWords = kTiles * Weights::kWords + Rows::kWords;
   // A stage has two blocks, so that threads meet half as often, and warps copy one block of a tile each.
   static constexpr uint32_t kStageBlocks = 2;
-  static constexpr uint32_t kStageWords = kStageBlocks * kBlockWords;
+
+  using Weights = StagedLayout<kType, 1>;
+  using Rows = RowsLayout<kType, kColumns, kStageBlocks>;
+  static constexpr uint32_t kRowsAt = kStageBlocks * kTiles * Weights::kWords;
+  static constexpr uint32_t kStageWords = kRowsAt + Rows::kWords;
   static constexpr uint32_t kStages = std::min(4u, 48 * 1024 / 4 / kStageWords);
   static_assert(kStages >= 3);
   static constexpr uint32_t kRingWords = kStages * kStageWords;  // of each half of the warps
@@ -56,11 +56,11 @@ struct TileProduct {
     uint32_t second_tile;
   };
 
-  // What a thread copies: with its warp, every second block of one tile; a piece of the rows' bytes; and,
-  // in the first two warps of a half, one of their scales.
-  class Copies {
+  // What a thread copies: with its warp, every second block of one tile; with its half, the rows of the
+  // batch.
+  class Cursor {
    public:
-    __device__ Copies(const Tiles& tiles, const ReadyRows& in, uint32_t first_row)
+    __device__ Cursor(const Tiles& tiles, const ReadyRows& in, uint32_t first_row)
         : tiles_(tiles), in_(in), first_row_(first_row), num_blocks_(tiles.first.columns / kBlockColumns) {
       seek(half() * kSegmentBlocks);
     }
@@ -68,38 +68,21 @@ struct TileProduct {
     // Begins the copy of a stage, and moves to the next.
     __device__ void copy_next(Memory& memory, size_t to) {
       const uint32_t tile_block = block_ + warp_of_half() % kStageBlocks;
-      if (tile_block < num_blocks_) {
-        const size_t at = to + warp_of_half() % kStageBlocks * kBlockWords +
-                          warp_of_half() / kStageBlocks * Weights::kWords;
-        weights_.copy(tile_block % kSegmentBlocks == 0, memory.words, at);
-      }
-      constexpr uint32_t kBytePieces = kColumns * kBlockColumns / 16;
-      static_assert(kStageBlocks * kBytePieces == kHalfThreads);
-      const uint32_t rows_block = thread_of_half() / kBytePieces;
-      constexpr size_t kRows = kTiles * Weights::kWords;
-      if (block_ + rows_block < num_blocks_)
-        copy_async(memory.words,
-                   to + rows_block * kBlockWords + kRows + kPieceWords * (thread_of_half() % kBytePieces),
-                   in_.quants, bytes_);
-      const uint32_t scales_block = warp_of_half();
-      if (scales_block < kStageBlocks && block_ + scales_block < num_blocks_ && lane() < kScalePieces)
-        copy_async(memory.words,
-                   to + scales_block * kBlockWords + kRows + Rows::kScales + kPieceWords * lane(), scales_,
-                   scale_byte_);
+      if (tile_block < num_blocks_)
+        weights_.copy(tile_block % kSegmentBlocks == 0, 1, memory.words,
+                      to + warp_of_half() * Weights::kWords);
+      if (block_ < num_blocks_)
+        rows_.copy(num_blocks_ - block_, thread_of_half(), memory.words, to + kRowsAt);
       block_ += kStageBlocks;
       if (block_ % kSegmentBlocks == 0) {
         seek(block_ + (kSplit - 1) * kSegmentBlocks);
       } else {
         weights_.advance(kStageBlocks);
-        bytes_ += size_t{kStageBlocks * kBlockColumns} * in_.row_capacity;
-        scale_byte_ += size_t{kStageBlocks * 4} * in_.row_capacity;
+        rows_.advance(kStageBlocks);
       }
     }
 
    private:
-    static constexpr uint32_t kPiecesOfScales = kColumns / kPieceWords;
-    static constexpr uint32_t kScalePieces = kPiecesOfScales * (Rows::kHasExtra ? 2 : 1);
-
     __device__ void seek(uint32_t block) {
       block_ = block;
       const uint32_t index = warp_of_half() / kStageBlocks;
@@ -112,12 +95,7 @@ struct TileProduct {
       } else {
         weights_.seek(tiles_.second, tile, tile_block);
       }
-      constexpr uint32_t kBytePieces = kColumns * kBlockColumns / 16;
-      bytes_ = in_.block_index(block + thread_of_half() / kBytePieces, first_row_) * kBlockColumns +
-               16 * (thread_of_half() % kBytePieces);
-      const bool is_extra = lane() >= kPiecesOfScales;
-      scales_ = is_extra ? extra_bytes<kType>(in_) : in_.scales.bytes();
-      scale_byte_ = 4 * in_.block_index(block + warp_of_half(), first_row_) + 16 * (lane() % kPiecesOfScales);
+      rows_.seek(in_, first_row_, block, thread_of_half());
     }
 
     const Tiles& tiles_;
@@ -125,10 +103,8 @@ struct TileProduct {
     const uint32_t first_row_;
     const uint32_t num_blocks_;
     uint32_t block_;  // the first of the next stage
-    TileCursor<kType> weights_;
-    size_t bytes_;
-    Global<const uint8_t> scales_;
-    size_t scale_byte_;
+    TileCursor<kType, 1> weights_;
+    RowsCursor<kType, kColumns, kStageBlocks, kHalfThreads> rows_;
   };
 
   // When it returns, result() has the products, for all threads. All threads of the block must call it.
@@ -136,10 +112,10 @@ struct TileProduct {
                                  Memory& memory) {
     wait_for_previous();
     const uint32_t num_blocks = tiles.first.columns / kBlockColumns;
-    Copies copies(tiles, in, first_row);
+    Cursor cursor(tiles, in, first_row);
     const size_t ring = half() * kRingWords;
     for (uint32_t stage = 0; stage + 1 < kStages; ++stage) {
-      copies.copy_next(memory, ring + stage * kStageWords);
+      cursor.copy_next(memory, ring + stage * kStageWords);
       commit_copies();
     }
     float total[kGroups][4][2] = {};
@@ -154,11 +130,11 @@ struct TileProduct {
         sync_block();
         // To where the stage before this one was, which all threads have read.
         const uint32_t free_slot = slot == 0 ? kStages - 1 : slot - 1;
-        copies.copy_next(memory, ring + free_slot * kStageWords);
+        cursor.copy_next(memory, ring + free_slot * kStageWords);
         commit_copies();
         const size_t first_word = ring + slot * kStageWords;
-        if (begin + b < num_blocks) add_block(memory, first_word, b == 0, scales, acc);
-        if (begin + b + 1 < num_blocks) add_block(memory, first_word + kBlockWords, false, scales, acc);
+        if (begin + b < num_blocks) add_block(memory, first_word, 0, b == 0, scales, acc);
+        if (begin + b + 1 < num_blocks) add_block(memory, first_word, 1, false, scales, acc);
         slot = slot + 1 == kStages ? 0 : slot + 1;
       }
       add_in_order(acc, round + kSegmentBlocks < num_blocks, memory, total);
@@ -180,14 +156,15 @@ struct TileProduct {
   __device__ static uint32_t thread_of_half() { return threadIdx.x % kHalfThreads; }
   __device__ static uint32_t warp_of_half() { return warp() % 8; }
 
-  __device__ static void add_block(Memory& memory, size_t first_word, bool begins_segment,
+  __device__ static void add_block(Memory& memory, size_t stage, uint32_t b, bool begins_segment,
                                    SegmentScales& scales, float (&acc)[kGroups][4][2]) {
-    TileFragment<kType> weights;
-    load_fragment<kType>(memory.words, first_word + warp_of_half() / 2 * Weights::kWords, begins_segment,
-                         scales, weights);
+    const uint32_t place = warp_of_half() / 2 * kStageBlocks + b;
+    const StagedBlock<kType, 1, Memory::kRings + Memory::kExchange> block(memory.words,
+                                                                          stage + place * Weights::kWords, 0);
+    const TileFragment<kType> weights = load_fragment(block, begins_segment, scales);
     for (uint32_t group = 0; group < kGroups; ++group) {
       const uint32_t row = warp() % 2 * kWarpColumns + group * kGroupRows;
-      add_products(weights, Rows::load(memory.words, first_word + kTiles * Weights::kWords, row), acc[group]);
+      add_products(weights, load_rows<Rows>(memory.words, stage + kRowsAt, b, row), acc[group]);
     }
   }
 

@@ -6,30 +6,11 @@
 #include <bit>
 #include <cstdint>
 
+#include "cuda-runner/kernels/dot_blocks-inl.h"
 #include "cuda-runner/kernels/product.h"
 #include "cuda-runner/kernels/quant_blocks-inl.h"
 
 namespace runnel {
-
-// A block of 32 columns of a row of the batch. All lanes read the same one.
-struct ReadyBlock {
-  uint4 first;   // columns 0, 16, 4, 20, four of each
-  uint4 second;  // columns 8, 24, 12, 28
-  float scale;
-  float scaled_sum;
-  int32_t sum;
-  int32_t half_sums;
-};
-
-__device__ inline ReadyBlock ready_block(const ReadyRows& in, uint32_t row, uint32_t block) {
-  const size_t index = in.block_index(block, row);
-  return {in.quants.load<uint4>(index * kBlockColumns),
-          in.quants.load<uint4>(index * kBlockColumns + 16),
-          in.scales[index],
-          in.scaled_sums[index],
-          in.sums[index],
-          in.half_sums[index]};
-}
 
 // The index of the first word of a piece of 16 bytes.
 __device__ inline size_t piece_index(uint32_t tile, uint32_t num_pieces, uint32_t piece,
@@ -49,19 +30,18 @@ __device__ inline void add_quantised_block(const DeviceMatrix& matrix, uint32_t 
   weights.load_codes(codes);
   const Scales scales(weights);
   for (uint32_t n = 0; n < kColumns; ++n) {
-    const ReadyBlock x = ready_block(in, rows[n], block);
-    int32_t low = dot4(codes[1], x.first.z, dot4(codes[0], x.first.x, 0));
-    low = dot4(codes[3], x.second.z, dot4(codes[2], x.second.x, low));
-    int32_t high = dot4(codes[4], x.first.y, Scales::kHasTwoSums ? 0 : low);
-    high = dot4(codes[6], x.second.y, dot4(codes[5], x.first.w, high));
-    high = dot4(codes[7], x.second.w, high);
+    const size_t index = in.block_index(block, rows[n]);
+    RowBlock x;
+    x.first = in.quants.load<uint4>(index * kBlockColumns);
+    x.second = in.quants.load<uint4>(index * kBlockColumns + 16);
+    x.scale = in.scales[index];
     if constexpr (Scales::kHasTwoSums) {
-      acc[n] =
-          scales.add_two(acc[n], {low, high}, x.scale, {half_sum(x.half_sums, 0), half_sum(x.half_sums, 1)});
+      x.half_sums = in.half_sums[index];
     } else {
-      const int32_t sum = Scales::kExcess == 0 ? high : high - Scales::kExcess * x.sum;
-      acc[n] = scales.add(acc[n], static_cast<float>(sum), x.scale, x.scaled_sum);
+      x.sum = in.sums[index];
+      x.scaled_sum = in.scaled_sums[index];
     }
+    acc[n] = add_dots(acc[n], codes, scales, x);
   }
 }
 

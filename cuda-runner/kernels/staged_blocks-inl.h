@@ -1,0 +1,209 @@
+// Blocks of weights and of rows of the batch on their way to shared memory, and there. What is staged at once
+// is kBlocks adjacent blocks of 32 columns of a segment.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda-runner/kernels/quant_blocks-inl.h"
+
+namespace runnel {
+
+inline constexpr uint32_t kPieceWords = 4;  // words of a copy
+
+// Words of shared memory that the blocks of a tile take: codes, d and m, sub-scales, each of all blocks.
+template <TensorType kType, uint32_t kBlocks>
+struct StagedLayout {
+  using Tile = QuantTileLayout<kType>;
+  static constexpr uint32_t kScalesOfBlock = Tile::kScales / 2;
+  static constexpr uint32_t kSubScalesOfBlock = Tile::kSubScales / 2;
+  static constexpr uint32_t kScalesAt = kBlocks * Tile::kWords;
+  // With sub-scales d and m belong to the segment, and are there with its first blocks only.
+  static constexpr uint32_t kSubScalesAt = kScalesAt + (Tile::kHasSubScales ? 1 : kBlocks) * kScalesOfBlock;
+  static constexpr uint32_t kWords = kSubScalesAt + kBlocks * kSubScalesOfBlock;
+};
+
+// Where a lane finds its pieces of the blocks of a tile: pieces lane(), lane() + 32, ... of the codes, and up
+// to one piece of scales and sub-scales.
+template <TensorType kType, uint32_t kBlocks>
+class TileCursor {
+ public:
+  using Layout = StagedLayout<kType, kBlocks>;
+  using Tile = QuantTileLayout<kType>;
+
+  // Moves to a block. It is called for the first block of each segment.
+  __device__ void seek(const DeviceMatrix& matrix, uint32_t tile, uint32_t block) {
+    const uint32_t num_blocks = matrix.columns / kBlockColumns;
+    quants_ = matrix.quants;
+    scales_ = matrix.scales;
+    word_ = Tile::first_word(num_blocks, tile, block) + kPieceWords * lane();
+    constexpr uint32_t kPieceScales = 2 * kPieceWords;
+    const uint32_t first = kPieceScales * lane();
+    if (!Tile::kHasSubScales || first < Tile::kScales) {
+      scale_ = Tile::first_scale(num_blocks, tile, block) + first;
+      scale_block_ = Tile::kHasSubScales ? 0 : first / Tile::kScales;
+    } else {
+      scale_ = Tile::first_sub_scale(num_blocks, tile, block) + first - Tile::kScales;
+      scale_block_ = (first - Tile::kScales) / kWarpTileRows;
+    }
+  }
+  // Moves on by `count` blocks of the segment.
+  __device__ void advance(uint32_t count) {
+    word_ += count * Tile::kWords;
+    scale_ += count * (Tile::kHasSubScales ? Tile::kSubScales : Tile::kScales);
+  }
+  // Begins the copy of this lane's pieces of the first num_blocks of kBlocks to memory from `to` on.
+  template <size_t kMemoryWords>
+  __device__ void copy(bool begins_segment, uint32_t num_blocks, Shared<uint32_t, kMemoryWords>& memory,
+                       size_t to) const {
+    constexpr uint32_t kPassWords = kWarpSize * kPieceWords;
+    for (uint32_t first = 0; first < Layout::kScalesAt; first += kPassWords) {
+      const uint32_t word = first + kPieceWords * lane();
+      if (word < Layout::kScalesAt && (kBlocks == 1 || word < num_blocks * Tile::kWords))
+        copy_read_only_async(memory, to + first + kPieceWords * lane(), quants_, word_ + first);
+    }
+    const bool is_there = kPieceWords * lane() < Layout::kWords - Layout::kScalesAt;
+    const bool is_new = !Tile::kHasSubScales || begins_segment || 2 * kPieceWords * lane() >= Tile::kScales;
+    if (is_there && is_new && (kBlocks == 1 || scale_block_ < num_blocks))
+      copy_read_only_async(memory, to + Layout::kScalesAt + kPieceWords * lane(), scales_, scale_);
+  }
+
+ private:
+  static_assert(Layout::kWords - Layout::kScalesAt <= kWarpSize * kPieceWords);
+
+  Global<const uint32_t> quants_;
+  Global<const uint16_t> scales_;
+  size_t word_;
+  size_t scale_;
+  uint32_t scale_block_;  // of those that are staged at once
+};
+
+// Block `block` of a tile in shared memory; see StoredBlock.
+template <TensorType kType, uint32_t kBlocks, size_t kMemoryWords>
+class StagedBlock {
+ public:
+  using Layout = StagedLayout<kType, kBlocks>;
+  using Tile = QuantTileLayout<kType>;
+
+  __device__ StagedBlock(Shared<uint32_t, kMemoryWords>& memory, size_t first_word, uint32_t block)
+      : memory_(memory),
+        codes_(first_word + block * Tile::kWords),
+        scales_(first_word + Layout::kScalesAt + (Tile::kHasSubScales ? 0 : block * Layout::kScalesOfBlock)),
+        sub_scales_(first_word + Layout::kSubScalesAt + block * Layout::kSubScalesOfBlock) {}
+  template <typename V>
+  __device__ V words(uint32_t word) const {
+    return memory_.template load<V>(codes_ + word);
+  }
+  __device__ uint16_t scale(uint32_t index) const { return half_word(scales_, index); }
+  __device__ uint16_t sub_scales(uint32_t row) const { return half_word(sub_scales_, row); }
+
+ private:
+  __device__ uint16_t half_word(size_t first, uint32_t index) const {
+    const uint32_t word = memory_[first + index / 2];
+    return static_cast<uint16_t>(word >> (16 * (index % 2)));
+  }
+
+  Shared<uint32_t, kMemoryWords>& memory_;
+  size_t codes_;
+  size_t scales_;
+  size_t sub_scales_;
+};
+
+// The third array of ReadyRows that a type's products read, besides bytes and scales.
+enum class RowsExtra { kNothing, kSums, kScaledSums, kHalfSums };
+
+template <TensorType kType>
+consteval RowsExtra rows_extra() {
+  using Scales = BlockScales<kType>;
+  if (Scales::kHasTwoSums) return RowsExtra::kHalfSums;
+  if (Scales::kFormat.has_minimum) return RowsExtra::kScaledSums;
+  return Scales::kExcess != 0 ? RowsExtra::kSums : RowsExtra::kNothing;
+}
+
+// Its bytes.
+template <TensorType kType>
+__device__ inline Global<const uint8_t> extra_bytes(const ReadyRows& in) {
+  constexpr RowsExtra kExtra = rows_extra<kType>();
+  if constexpr (kExtra == RowsExtra::kScaledSums) return in.scaled_sums.bytes();
+  if constexpr (kExtra == RowsExtra::kHalfSums) return in.half_sums.bytes();
+  return in.sums.bytes();
+}
+
+// Words of shared memory that blocks of kColumns rows of the batch take: the bytes of all blocks, then for
+// each block scales and extra, of four rows at least.
+template <TensorType kType, uint32_t kColumns, uint32_t kBlocks>
+struct RowsLayout {
+  static constexpr bool kHasExtra = rows_extra<kType>() != RowsExtra::kNothing;
+  static constexpr uint32_t kBytesOfBlock = kColumns * kBlockColumns / 4;
+  static constexpr uint32_t kScalesOfBlock = std::max(kColumns, kPieceWords);
+  static constexpr uint32_t kFactorsOfBlock = kScalesOfBlock * (kHasExtra ? 2 : 1);
+  static constexpr uint32_t kFactorsAt = kBlocks * kBytesOfBlock;
+  static constexpr uint32_t kWords = kFactorsAt + kBlocks * kFactorsOfBlock;
+
+  __device__ static size_t bytes(size_t first_word, uint32_t block) {
+    return first_word + block * kBytesOfBlock;
+  }
+  __device__ static size_t scales(size_t first_word, uint32_t block) {
+    return first_word + kFactorsAt + block * kFactorsOfBlock;
+  }
+  __device__ static size_t extra(size_t first_word, uint32_t block) {
+    return scales(first_word, block) + (kHasExtra ? kScalesOfBlock : 0);
+  }
+};
+
+// Where one of a group of threads finds its pieces of blocks of rows of the batch. kThreads: of the group,
+// warps that copy all bytes; the first kBlocks * kFactorPieces of them copy scales and extra.
+template <TensorType kType, uint32_t kColumns, uint32_t kBlocks, uint32_t kThreads>
+class RowsCursor {
+ public:
+  using Layout = RowsLayout<kType, kColumns, kBlocks>;
+
+  // Moves to a block, for thread `thread` of the group. It is called for the first block of each segment.
+  __device__ void seek(const ReadyRows& in, uint32_t first_row, uint32_t block, uint32_t thread) {
+    bytes_of_rows_ = in.quants;
+    const size_t index = in.block_index(block, first_row);
+    bytes_ = (index + size_t{thread / kBytePieces} * in.row_capacity) * kBlockColumns +
+             16 * (thread % kBytePieces);
+    bytes_step_ = kBlockColumns * in.row_capacity;
+    const uint32_t in_block = thread % kFactorPieces;
+    const bool is_extra = Layout::kHasExtra && in_block >= kFactorPieces / 2;
+    factors_ = is_extra ? extra_bytes<kType>(in) : in.scales.bytes();
+    factor_byte_ = 4 * (index + size_t{thread / kFactorPieces} * in.row_capacity) +
+                   16 * (is_extra ? in_block - kFactorPieces / 2 : in_block);
+  }
+  // Moves on by `count` blocks of the segment.
+  __device__ void advance(uint32_t count) {
+    bytes_ += size_t{count} * bytes_step_;
+    factor_byte_ += size_t{count} * (bytes_step_ / 8);
+  }
+  // Begins the copy of the thread's pieces of the first num_blocks of kBlocks to memory from `to` on.
+  template <size_t kMemoryWords>
+  __device__ void copy(uint32_t num_blocks, uint32_t thread, Shared<uint32_t, kMemoryWords>& memory,
+                       size_t to) const {
+    constexpr uint32_t kPieces = kBlocks * kBytePieces;
+    for (uint32_t first = 0; first < kPieces; first += kThreads) {
+      // The pieces of a pass that is not the first are in later blocks, or later in the only one.
+      const uint32_t block = (first + thread) / kBytePieces;
+      const size_t later =
+          kBytePieces > kThreads ? size_t{16} * first : size_t{first / kBytePieces} * bytes_step_;
+      if (first + thread < kPieces && block < num_blocks)
+        copy_async(memory, to + kPieceWords * (first + thread), bytes_of_rows_, bytes_ + later);
+    }
+    if (thread < kBlocks * kFactorPieces && thread / kFactorPieces < num_blocks)
+      copy_async(memory, to + Layout::kFactorsAt + kPieceWords * thread, factors_, factor_byte_);
+  }
+
+ private:
+  static constexpr uint32_t kBytePieces = Layout::kBytesOfBlock / kPieceWords;
+  static constexpr uint32_t kFactorPieces = Layout::kFactorsOfBlock / kPieceWords;
+  static_assert(kBytePieces <= kThreads ? kThreads % kBytePieces == 0 : kBlocks == 1);
+  static_assert(kBlocks * kFactorPieces <= kThreads);
+
+  Global<int8_t> bytes_of_rows_;
+  Global<const uint8_t> factors_;
+  size_t bytes_;
+  size_t factor_byte_;
+  uint32_t bytes_step_;
+};
+
+}  // namespace runnel
