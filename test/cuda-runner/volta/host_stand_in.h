@@ -96,6 +96,10 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t*, void (*)(Parameters...
   return cudaSuccess;
 }
 template <typename... Parameters>
+cudaError_t cudaFuncSetAttribute(void (*)(Parameters...), cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+template <typename... Parameters>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, void (*)(Parameters...)) {
   return cudaSuccess;
 }
