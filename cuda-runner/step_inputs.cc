@@ -52,7 +52,8 @@ uint64_t StepInputs::bytes(const StepInputsShape& shape) {
 AttendWork StepInputs::attend_work(uint32_t window) const {
   const auto attend = std::ranges::find(attends_, window, &Attend::window);
   CHECK(attend != attends_.end());
-  return {attend_words_.view().from(attend->first_word, attend->max_words)};
+  return {attend_words_.view().from(attend->first_word, attend->max_words), attend->plan.has_pieces(),
+          attend->plan.num_tiles()};
 }
 
 void StepInputs::send(const Batch& batch, uint32_t num_rows, uint32_t spare_block, Stream& stream) {

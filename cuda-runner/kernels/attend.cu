@@ -141,6 +141,11 @@ uint32_t attend_groups(const AttentionShape& shape) {
   return query_groups(shape).num_groups;
 }
 
+uint32_t attend_tile_rows(const AttentionShape& shape) {
+  // Keys and queries of larger heads would not find shared memory.
+  return shape.head_dim <= 128 ? kTileQueries / (shape.num_heads / shape.num_kv_heads) : 0;
+}
+
 uint32_t max_cut_splits(const AttentionShape& shape, const AttendLimits& limits) {
   const uint64_t max_splits = divide_up(limits.max_positions, kAttendSplit);
   if (max_splits == 1) return 0;
@@ -164,6 +169,9 @@ cudaError_t attend(const AttendInputs& in, uint32_t max_positions, Global<float>
   const uint64_t max_pieces = uint64_t{in.num_rows} * max_splits * groups.num_groups;
   const auto num_blocks = static_cast<uint32_t>(std::min<uint64_t>(max_pieces, kAttendBlocks));
   const cudaError_t status = with_kv_type(in.kv.type, [&]<typename S>(S) {
+    cudaError_t launched = cudaSuccess;
+    if (in.work.num_tiles > 0) launched = attend_tiles<S::kType>(in, out, stream);
+    if (launched != cudaSuccess || !in.work.has_pieces) return launched;
     return attend_rows<S::kType>(in, groups, num_blocks, results, out, stream);
   });
   if (status != cudaSuccess) return status;
@@ -172,7 +180,7 @@ cudaError_t attend(const AttendInputs& in, uint32_t max_positions, Global<float>
     const cudaLaunchConfig_t config = config_of(dim3(in.num_rows, num_column_groups), kThreads, stream);
     return cudaLaunchKernelEx(&config, make_ready_kernel, in, results, out);
   }
-  if (max_splits == 1) return cudaSuccess;
+  if (max_splits == 1 || !in.work.has_pieces) return cudaSuccess;
   const cudaLaunchConfig_t config =
       config_of(dim3(num_column_groups, std::min(in.num_rows, kJoinRows)), kThreads, stream);
   return cudaLaunchKernelEx(&config, join_splits_kernel, in, results, out);
@@ -181,8 +189,10 @@ cudaError_t attend(const AttendInputs& in, uint32_t max_positions, Global<float>
 cudaError_t load_attend(KvType type, const AttentionShape& shape) {
   const cudaError_t status = load_all(join_splits_kernel, make_ready_kernel);
   if (status != cudaSuccess) return status;
-  return with_kv_type(type,
-                      [&]<typename S>(S) { return load_attend_rows<S::kType>(shape, query_groups(shape)); });
+  return with_kv_type(type, [&]<typename S>(S) {
+    const cudaError_t rows = load_attend_rows<S::kType>(shape, query_groups(shape));
+    return rows == cudaSuccess ? load_attend_tiles<S::kType>(shape) : rows;
+  });
 }
 
 }  // namespace runnel

@@ -30,6 +30,8 @@ struct AttendLimits {
 
 // The number of groups of queries of a row that are computed together. Those of a group share a KV head.
 uint32_t attend_groups(const AttentionShape& shape);
+// The number of rows of a tile. Less than 2: no rows are computed in tiles.
+uint32_t attend_tile_rows(const AttentionShape& shape);
 
 // The number of splits of rows that are cut, which the workspace has places for. Rows whose sequences share
 // no blocks fit, up to kMaxAttendWorkspaceBytes.
@@ -40,7 +42,7 @@ uint64_t attend_workspace_floats(const AttentionShape& shape, const AttendLimits
 struct AttendInputs {
   AttentionShape shape;
   uint32_t layer;
-  uint32_t num_rows;  // pieces of later rows are left out
+  uint32_t num_rows;  // pieces and tiles of later rows are left out
   StepRows rows;
   AttendWork work;
   FloatRows qkv;  // a row begins with the rotated queries
@@ -48,8 +50,8 @@ struct AttendInputs {
 };
 
 // out = softmax(scale * q . K) V, ready for a product. No row sees more than max_positions positions. The
-// launches depend only on this and on the shapes of the inputs, and not on the positions of the rows, so a
-// captured graph of them can run for other batches.
+// launches depend only on this, on the shapes of the inputs and on whether there are tiles, and not on the
+// positions of the rows, so a captured graph of them can run for other batches.
 cudaError_t attend(const AttendInputs& in, uint32_t max_positions, Global<float> workspace,
                    const ReadyRows& out, cudaStream_t stream);
 

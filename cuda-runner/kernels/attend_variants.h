@@ -1,5 +1,5 @@
-// Attention's kernel for one type of the cache. It has an object file for each type, because it has a variant
-// for each size of heads and of groups, and is most of the code.
+// Attention's kernels for one type of the cache. Each has an object file for each type, because they have
+// variants for each size of heads and of groups, and are most of the code.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -45,7 +45,13 @@ template <KvType kType>
 cudaError_t attend_rows(const AttendInputs& in, const QueryGroups& groups, uint32_t num_blocks,
                         const SplitResults& results, const ReadyRows& out, cudaStream_t stream);
 
+// Computes the tiles, in the same way (attend_tiles-inl.h).
+template <KvType kType>
+cudaError_t attend_tiles(const AttendInputs& in, const ReadyRows& out, cudaStream_t stream);
+
 template <KvType kType>
 cudaError_t load_attend_rows(const AttentionShape& shape, const QueryGroups& groups);
+template <KvType kType>
+cudaError_t load_attend_tiles(const AttentionShape& shape);
 
 }  // namespace runnel

@@ -14,6 +14,9 @@ inline constexpr uint32_t kAttendSplit = 256;
 // Blocks that take pieces. With this many, every multiprocessor of a large device has as many as it holds.
 inline constexpr uint32_t kAttendBlocks = 640;
 
+// Queries of a tile: of neighbouring rows of a sequence that are computed together (attend_tiles-inl.h).
+inline constexpr uint32_t kTileQueries = 32;
+
 // A row, or one split of a row that is cut. Piece i < num_cut is one split, whose result goes to place i of
 // the workspace; each of the others is a whole row.
 struct AttendPiece {
@@ -30,22 +33,34 @@ struct AttendJoin {
   uint32_t num_splits;
 };
 
+// Consecutive rows of a sequence.
+struct AttendTile {
+  uint32_t first_row;
+  uint32_t num_rows;
+  uint32_t sequence;
+  uint32_t first_position;
+};
+
 struct AttendCounts {
   uint32_t num_joins;
   uint32_t num_cut;
   uint32_t num_pieces;
+  uint32_t num_tiles;
 };
 
-// Each of these has four words in the list: the counts, then the joins, then the pieces.
+// Each of these has four words in the list: the counts, then joins, pieces and tiles.
 inline constexpr uint32_t kAttendEntryWords = 4;
 
 struct AttendWork {
   Global<const uint32_t> words;
+  // As launches need it. Steps that are captured have no tiles, and always have pieces.
+  bool has_pieces;
+  uint32_t num_tiles;
 
 #if defined(__CUDACC__) || defined(RUNNEL_CUDA_EMULATOR)
   __device__ AttendCounts counts() const {
     const uint4 entry = at(0);
-    return {entry.x, entry.y, entry.z};
+    return {entry.x, entry.y, entry.z, entry.w};
   }
   __device__ AttendJoin join(uint32_t index) const {
     const uint4 entry = at(1 + index);
@@ -53,6 +68,10 @@ struct AttendWork {
   }
   __device__ AttendPiece piece(const AttendCounts& counts, uint32_t index) const {
     const uint4 entry = at(1 + counts.num_joins + index);
+    return {entry.x, entry.y, entry.z, entry.w};
+  }
+  __device__ AttendTile tile(const AttendCounts& counts, uint32_t index) const {
+    const uint4 entry = at(1 + counts.num_joins + counts.num_pieces + index);
     return {entry.x, entry.y, entry.z, entry.w};
   }
 

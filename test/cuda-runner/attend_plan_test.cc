@@ -10,6 +10,8 @@ namespace runnel {
 namespace {
 
 constexpr uint32_t kGroups = 8;
+constexpr uint32_t kKvHeads = 8;
+constexpr uint32_t kTileRows = 4;
 
 struct Entry {
   uint32_t a, b, c, d;
@@ -30,34 +32,63 @@ std::vector<Entry> list_of(const AttendPlanShape& shape, const std::vector<uint3
 }
 
 TEST_CASE("attention's plan: a row alone is cut into its splits; a row with one split is a piece") {
-  CHECK(list_of({0, kGroups, 1, 100}, {255}) == std::vector<Entry>{{0, 0, 1, 0}, {0, 100, 255, 0}});
-  CHECK(list_of({0, kGroups, 1, 100}, {256}) ==
+  CHECK(list_of({0, kGroups, kKvHeads, kTileRows, 1, 100}, {255}) ==
+        std::vector<Entry>{{0, 0, 1, 0}, {0, 100, 255, 0}});
+  CHECK(list_of({0, kGroups, kKvHeads, kTileRows, 1, 100}, {256}) ==
         std::vector<Entry>{{1, 2, 2, 0}, {0, 0, 2, 0}, {0, 100, 256, 0}, {0, 100, 256, 1}});
 }
 
 TEST_CASE("attention's plan: a window leaves out the splits before it") {
-  CHECK(list_of({2, kGroups, 1, 100}, {512}) ==
+  CHECK(list_of({2, kGroups, kKvHeads, kTileRows, 1, 100}, {512}) ==
         std::vector<Entry>{{1, 2, 2, 0}, {0, 0, 2, 0}, {0, 100, 512, 1}, {0, 100, 512, 2}});
-  CHECK(list_of({1, kGroups, 1, 100}, {512}) == std::vector<Entry>{{0, 0, 1, 0}, {0, 100, 512, 2}});
+  CHECK(list_of({1, kGroups, kKvHeads, kTileRows, 1, 100}, {512}) ==
+        std::vector<Entry>{{0, 0, 1, 0}, {0, 100, 512, 2}});
 }
 
 TEST_CASE("attention's plan: rows are cut from the longest on, as far as there are places") {
-  const auto list = list_of({0, kGroups, 3, 5}, {300, 1000, 400});
+  const auto list = list_of({0, kGroups, kKvHeads, kTileRows, 3, 5}, {300, 1000, 400});
   CHECK(list[0] == Entry{1, 4, 6, 0});
   CHECK(list[1] == Entry{1, 0, 4, 0});
   CHECK(list[2] == Entry{1, 101, 1000, 0});
   CHECK(list[6] == Entry{0, 100, 300, 0});
   CHECK(list[7] == Entry{2, 102, 400, 0});
-  CHECK(list_of({0, kGroups, 3, 0}, {300, 1000, 400})[0] == Entry{0, 0, 3, 0});
+  CHECK(list_of({0, kGroups, kKvHeads, kTileRows, 3, 0}, {300, 1000, 400})[0] == Entry{0, 0, 3, 0});
 }
 
 TEST_CASE("attention's plan: rows that are no longer than a block's share are whole") {
   std::vector<uint32_t> positions(256, 511);
-  CHECK(list_of({0, kGroups, 256, 1024}, positions)[0] == Entry{0, 0, 256, 0});
+  CHECK(list_of({0, kGroups, kKvHeads, kTileRows, 256, 1024}, positions)[0] == Entry{0, 0, 256, 0});
   positions[7] = 131071;
-  const auto list = list_of({0, kGroups, 256, 1024}, positions);
+  const auto list = list_of({0, kGroups, kKvHeads, kTileRows, 256, 1024}, positions);
   CHECK(list[0] == Entry{1, 512, 512 + 255, 0});
   CHECK(list[1] == Entry{7, 0, 512, 0});
+}
+
+TEST_CASE("attention's plan: rows of a prompt are tiles, the last positions first, if there are enough") {
+  constexpr uint32_t kEnough = 5 * kTileRows;
+  const AttendPlanShape shape{0, kGroups, kKvHeads, kTileRows, kEnough + 2, 100, 5 * kKvHeads};
+  AttendPlan plan(shape);
+  const auto make = [&](uint32_t num_prompt_rows) {
+    std::vector<uint32_t> positions = {7};
+    std::vector<uint32_t> sequences = {0};
+    for (uint32_t i = 0; i < num_prompt_rows; ++i) {
+      positions.push_back(100 + i);
+      sequences.push_back(1);
+    }
+    positions.push_back(9);
+    sequences.push_back(1);
+    const auto words = plan.make(positions, sequences);
+    return std::vector<uint32_t>(words.begin(), words.end());
+  };
+  const std::vector<uint32_t> enough = make(kEnough - 1);
+  CHECK(plan.has_pieces());
+  REQUIRE(plan.num_tiles() == kEnough / kTileRows);
+  CHECK(std::vector(enough.begin(), enough.begin() + 16) ==
+        std::vector<uint32_t>{0, 0, 2, plan.num_tiles(), 0, 0, 7, 0, kEnough, 1, 9, 0,  //
+                              kEnough - 3, 3, 1, 100 + kEnough - 4});
+  CHECK(std::vector(enough.end() - 4, enough.end()) == std::vector<uint32_t>{1, kTileRows, 1, 100});
+  make(kEnough - kTileRows);
+  CHECK(plan.num_tiles() == 0);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <random>
 #include <vector>
 
@@ -27,15 +28,18 @@ constexpr uint32_t kMaxPositions = 1024;
 // Places in the workspace: for every split of a step, or for none, so that no row is cut.
 constexpr uint32_t kEnoughPlaces = 1024;
 constexpr uint32_t kNoPlaces = 0;
+// Few rows are enough for tiles.
+constexpr uint32_t kMinTileBlocks = 4;
 
 // The pieces of a step's attention on the device.
 struct DeviceWork {
   DeviceWork(const TestStream& stream, const AttentionShape& shape, uint32_t max_rows, uint32_t max_places)
-      : plan_shape{shape.window, attend_groups(shape), max_rows, max_places},
+      : plan_shape{shape.window, attend_groups(shape), shape.num_kv_heads, attend_tile_rows(shape),
+                   max_rows,     max_places,           kMinTileBlocks},
         words(stream, AttendPlan::max_words(plan_shape)),
         workspace(stream, size_t{max_places} * shape.num_heads * (2 + shape.head_dim)) {}
 
-  void plan(const std::vector<RowPlace>& rows) const {
+  AttendWork plan(const std::vector<RowPlace>& rows) const {
     std::vector<uint32_t> positions, sequences;
     for (const RowPlace& row : rows) {
       positions.push_back(row.position);
@@ -46,6 +50,7 @@ struct DeviceWork {
     std::vector<uint32_t> all(made.begin(), made.end());
     all.resize(AttendPlan::max_words(plan_shape));
     words.set(all);
+    return {words.read_view(), plan.has_pieces(), plan.num_tiles()};
   }
 
   AttendPlanShape plan_shape;
@@ -75,11 +80,11 @@ struct Attention {
   // The same, with num_kept of the rows left when attention is launched. The values of the others stay
   // `lost`.
   std::unique_ptr<DeviceReady> on_device(size_t first, uint32_t count, uint32_t max_places, uint32_t num_kept,
-                                         float lost = 0.0f) const {
+                                         float lost = 7.0f) const {
     const std::vector<RowPlace> some(rows.begin() + first, rows.begin() + first + count);
     const DeviceStep step = sequences.step(some);
     const DeviceWork work(stream, shape, count, max_places);
-    work.plan(some);
+    const AttendWork planned = work.plan(some);
     std::vector<float> qkv(size_t{count} * sequences.qkv_stride());
     for (uint32_t row = 0; row < count; ++row) {
       const auto from = queries.begin() + (first + row) * width();
@@ -88,16 +93,15 @@ struct Attention {
     const DeviceArray<float> in(stream, qkv);
     auto out = std::make_unique<DeviceReady>(stream, width(), count);
     out->values.set(std::vector<float>(size_t{count} * out->stride, lost));
-    require_success(attend({shape,
-                            kLayer,
-                            num_kept,
-                            step.view(),
-                            {work.words.read_view()},
-                            {in.view(), sequences.qkv_stride()},
-                            sequences.kv()},
-                           kMaxPositions, work.workspace.view(), out->view(), stream));
+    require_success(attend(
+        {shape, kLayer, num_kept, step.view(), planned, {in.view(), sequences.qkv_stride()}, sequences.kv()},
+        kMaxPositions, work.workspace.view(), out->view(), stream));
     stream.synchronize();
     return out;
+  }
+
+  uint32_t num_tiles() const {
+    return DeviceWork(stream, shape, static_cast<uint32_t>(rows.size()), kNoPlaces).plan(rows).num_tiles;
   }
 
   std::vector<float> wanted(size_t row, uint32_t head) const {
@@ -256,6 +260,73 @@ TEST_CASE("attend: more splits than lanes are joined") {
   CHECK(attention.on_device(0, 2, kEnoughPlaces)->is(attention.wanted_rows()));
 }
 
+AttentionShape tiled_shape(uint32_t queries_per_kv, uint32_t head_dim, uint32_t window = 0) {
+  return {2 * queries_per_kv, 2, head_dim, kScale, window};
+}
+
+// Rows of a prompt at the positions first to first + count - 1 of a sequence.
+std::vector<RowPlace> prompt_rows(uint32_t sequence, uint32_t first, uint32_t count) {
+  std::vector<RowPlace> rows;
+  for (uint32_t i = 0; i < count; ++i) rows.push_back({sequence, first + i});
+  return rows;
+}
+
+void check_tiles(const TestStream& stream, KvType type, const AttentionShape& shape, uint32_t block_size,
+                 uint32_t first, uint32_t count, std::mt19937& rng) {
+  CAPTURE(kv_type_name(type));
+  CAPTURE(shape.num_heads);
+  CAPTURE(shape.head_dim);
+  CAPTURE(shape.window);
+  CAPTURE(first);
+  CAPTURE(count);
+  DeviceSequences sequences(stream, type, shape, block_size, {first + count}, rng);
+  sequences.fill(kLayer, rng);
+  const Attention attention(stream, sequences, shape, prompt_rows(0, first, count), rng);
+  REQUIRE(attention.num_tiles() > 0);
+  REQUIRE(attention.on_device(0, count, kNoPlaces)->is(attention.wanted_rows()));
+}
+
+TEST_CASE("attend: rows of a prompt are computed in tiles, with the bits that each has alone") {
+  const TestStream stream;
+  std::mt19937 rng(45);
+  for (const KvType type : kTypes) {
+    for (const uint32_t queries_per_kv : {8u, 7u})
+      check_tiles(stream, type, tiled_shape(queries_per_kv, 32), 16, 0, 17, rng);
+    check_tiles(stream, type, tiled_shape(8, 128), 32, 27, 13, rng);
+    check_tiles(stream, type, tiled_shape(8, 96), 8, 250, 14, rng);
+  }
+  check_tiles(stream, KvType::kF16, tiled_shape(8, 20), 16, 30, 14, rng);
+  for (const uint32_t queries_per_kv : {1u, 2u, 3u, 4u, 5u})
+    check_tiles(stream, KvType::kF16, tiled_shape(queries_per_kv, 4), 64, 3, 4 * (32 / queries_per_kv), rng);
+}
+
+TEST_CASE("attend: rows of tiles see their windows alone, also where splits end") {
+  const TestStream stream;
+  std::mt19937 rng(46);
+  for (const uint32_t window : {1u, 5u, 32u, 100u, 257u, 600u})
+    check_tiles(stream, window % 2 == 0 ? KvType::kF16 : KvType::kQ8_0, tiled_shape(8, 32, window), 16, 505,
+                13, rng);
+}
+
+TEST_CASE("attend: tiles beside rows that are cut and rows that are whole") {
+  const TestStream stream;
+  std::mt19937 rng(47);
+  for (const uint32_t head_dim : {20u, 32u}) {
+    const AttentionShape shape = tiled_shape(8, head_dim);
+    DeviceSequences sequences(stream, KvType::kF16, shape, 16, {600, 40}, rng);
+    sequences.fill(kLayer, rng);
+    std::vector<RowPlace> rows = {{0, 599}, {0, 3}};
+    std::ranges::copy(prompt_rows(1, 20, 18), std::back_inserter(rows));
+    rows.push_back({0, 255});
+    const Attention attention(stream, sequences, shape, rows, rng);
+    CHECK(attention.num_tiles() == 5);
+    CHECK(attention.on_device(0, 21, kEnoughPlaces)->is(attention.wanted_rows()));
+    const auto kept = attention.on_device(0, 21, kEnoughPlaces, 2, -1.0f)->values.values();
+    CHECK(std::all_of(kept.begin() + 2 * attention.width(), kept.end(),
+                      [](float value) { return value == -1.0f; }));
+  }
+}
+
 TEST_CASE("attend: rows that a step has lost are left alone") {
   const TestStream stream;
   std::mt19937 rng(44);
@@ -283,16 +354,12 @@ TEST_CASE("attend: captured once, it is right wherever the rows are when it runs
   const DeviceReady out(stream, 64, 2);
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t captured = nullptr;
+  const AttendWork planned = work.plan({{0, 3}, {1, 0}});
   require_success(load_attend(KvType::kF16, shape));
   require_success(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  require_success(attend({shape,
-                          kLayer,
-                          2,
-                          step.view(),
-                          {work.words.read_view()},
-                          {in.view(), sequences.qkv_stride()},
-                          sequences.kv()},
-                         kMaxPositions, work.workspace.view(), out.view(), stream));
+  require_success(
+      attend({shape, kLayer, 2, step.view(), planned, {in.view(), sequences.qkv_stride()}, sequences.kv()},
+             kMaxPositions, work.workspace.view(), out.view(), stream));
   require_success(cudaStreamEndCapture(stream, &graph));
   require_success(cudaGraphInstantiate(&captured, graph, 0));
   for (const std::vector<RowPlace>& rows :
