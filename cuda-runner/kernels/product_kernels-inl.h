@@ -106,7 +106,8 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
   }
 }
 
-// --- many rows. Grid x: groups of four tiles, two of each matrix with a gate; y: groups of 64 rows.
+// --- many rows. Grid x: groups of four tiles, two of each matrix with a gate; y: groups of rows of the
+// batch.
 
 template <typename Product>
 __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
@@ -148,11 +149,9 @@ inline uint32_t num_tiles(const DeviceMatrix& matrix) {
   return divide_up(matrix.rows, kWarpTileRows);
 }
 
-// A product of tiles keeps a large device busy with at least this many blocks; below, its split form does.
-inline constexpr uint32_t kManyTileBlocks = 200;
-// With fewer than this, products of segments are faster, although each of their blocks reads as many rows for
-// a quarter of the weights.
-inline constexpr uint32_t kFewTileBlocks = 128;
+// Products of tiles keep a large device busy with at least this many blocks. With fewer, products of segments
+// are faster, although each of their blocks reads as many rows for a quarter of the weights.
+inline constexpr uint32_t kManyTileBlocks = 128;
 
 // With fewer blocks than this, products of segments have 16 warps each; with more, two blocks of 8 warps
 // share a multiprocessor, and one computes while the other adds up its sums.
@@ -180,15 +179,17 @@ cudaError_t with_product(const DeviceMatrix& matrix, uint32_t num_rows, ProductF
     };
     using Tile = TileProduct<kType, 1>;
     using Split = TileProduct<kType, 2>;
-    const uint32_t num_blocks =
-        divide_up(num_tiles(matrix) * kMatrices, Tile::kTiles) * divide_up(num_rows, Tile::kColumns);
-    if (form == ProductForm::kBest) {
-      form = num_rows <= 32 || num_blocks < kFewTileBlocks ? ProductForm::kSegments
-             : num_blocks < kManyTileBlocks                ? ProductForm::kSplitTiles
-                                                           : ProductForm::kTiles;
+    const auto num_blocks = [&]<typename P>(P) {
+      return divide_up(num_tiles(matrix) * kMatrices, P::kTiles) * divide_up(num_rows, P::kColumns);
+    };
+    if (form == ProductForm::kBest && num_rows > 32) {
+      if (num_blocks(Tile()) >= kManyTileBlocks)
+        form = ProductForm::kTiles;
+      else if (num_blocks(Split()) >= kManyTileBlocks)
+        form = ProductForm::kSplitTiles;
     }
-    if (form == ProductForm::kSplitTiles && has_memory_for(Split())) return tiles(Split());
-    if (form != ProductForm::kSegments) return tiles(Tile());
+    if (form == ProductForm::kTiles && has_memory_for(Tile())) return tiles(Tile());
+    if (form >= ProductForm::kTiles && has_memory_for(Split())) return tiles(Split());
     if (num_rows == 1) return segments_of(std::integral_constant<uint32_t, 1>());
     if (num_rows == 2) return segments_of(std::integral_constant<uint32_t, 2>());
     if (num_rows <= 8) return segments_of(std::integral_constant<uint32_t, 8>());

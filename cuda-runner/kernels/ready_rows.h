@@ -14,7 +14,7 @@ inline constexpr uint32_t kBlockColumns = 32;
 
 // Products with tensor cores read whole groups of up to this many rows, so memory for bytes has a multiple of
 // it.
-inline constexpr uint32_t kRowGroup = 64;
+inline constexpr uint32_t kRowGroup = 128;
 
 // Of what is stored for a block of 32 columns, the rows of the batch are adjacent: a load of a warp for 8
 // rows reads one contiguous range. With t and i below 4, byte 8t + i of a block is column 4t + i, and byte

@@ -11,18 +11,18 @@
 
 namespace runnel {
 
-// kSplit: 2 has twice as many warps, of which the second half takes every second segment of 256 columns, for
-// grids that would leave a multiprocessor with 8 warps.
+// kSplit: 2 is for grids of few blocks. It takes 64 rows of the batch, 32 a warp, and has twice as many
+// warps, of which the second half takes every second segment of 256 columns.
 template <TensorType kType, uint32_t kSplitOf>
 struct TileProduct {
   static constexpr uint32_t kSplit = kSplitOf;
   static constexpr uint32_t kTiles = 4;
-  static constexpr uint32_t kColumns = 64;
-  static constexpr uint32_t kWarpColumns = 32;
+  static constexpr uint32_t kWarpColumns = 64 / kSplit;
+  static constexpr uint32_t kColumns = 2 * kWarpColumns;
   static constexpr uint32_t kGroups = kWarpColumns / kGroupRows;
   static constexpr uint32_t kHalfThreads = 8 * kWarpSize;
   static constexpr uint32_t kMaxThreads = kSplit * kHalfThreads;
-  static constexpr uint32_t kMinBlocks = 2 / kSplit;
+  static constexpr uint32_t kMinBlocks = 1;  // 255 registers for 8 warps, 128 for 16
   // A stage has two blocks, so that threads meet half as often, and warps copy one block of a tile each.
   static constexpr uint32_t kStageBlocks = 2;
 
@@ -30,7 +30,8 @@ struct TileProduct {
   using Rows = RowsLayout<kType, kColumns, kStageBlocks>;
   static constexpr uint32_t kRowsAt = kStageBlocks * kTiles * Weights::kWords;
   static constexpr uint32_t kStageWords = kRowsAt + Rows::kWords;
-  static constexpr uint32_t kStages = std::min(4u, 48 * 1024 / 4 / kStageWords);
+  static constexpr uint32_t kMaxRingBytes = (kSplit == 1 ? 64 : 48) * 1024;  // of each half
+  static constexpr uint32_t kStages = std::min(4u, kMaxRingBytes / 4 / kStageWords);
   static_assert(kStages >= 3);
   static constexpr uint32_t kRingWords = kStages * kStageWords;  // of each half of the warps
   // Results, and sums of the second half, are (tile, row of the batch, row of the tile), with this stride.
