@@ -8,11 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "cuda-runner/attend_plan.h"
 #include "test/cuda-runner/cpu_twin.h"
-#include "test/cuda-runner/device_ready.h"
-#include "test/cuda-runner/device_sequences.h"
-#include "test/fixtures/attention_reference.h"
+#include "test/cuda-runner/device_attention.h"
 #include "test/unit_test.h"
 
 namespace runnel {
@@ -23,109 +20,6 @@ using reference::Ready;
 
 constexpr KvType kTypes[] = {KvType::kF16, KvType::kF32, KvType::kQ8_0};
 constexpr float kScale = 0.25f;
-constexpr uint32_t kLayer = 1;
-constexpr uint32_t kMaxPositions = 1024;
-// Places in the workspace: for every split of a step, or for none, so that no row is cut.
-constexpr uint32_t kEnoughPlaces = 1024;
-constexpr uint32_t kNoPlaces = 0;
-// Few rows are enough for tiles.
-constexpr uint32_t kMinTileBlocks = 4;
-
-// The pieces of a step's attention on the device.
-struct DeviceWork {
-  DeviceWork(const TestStream& stream, const AttentionShape& shape, uint32_t max_rows, uint32_t max_places)
-      : plan_shape{shape.window, attend_groups(shape), shape.num_kv_heads, attend_tile_rows(shape),
-                   max_rows,     max_places,           kMinTileBlocks},
-        words(stream, AttendPlan::max_words(plan_shape)),
-        workspace(stream, size_t{max_places} * shape.num_heads * (2 + shape.head_dim)) {}
-
-  AttendWork plan(const std::vector<RowPlace>& rows) const {
-    std::vector<uint32_t> positions, sequences;
-    for (const RowPlace& row : rows) {
-      positions.push_back(row.position);
-      sequences.push_back(row.sequence);
-    }
-    AttendPlan plan(plan_shape);
-    const auto made = plan.make(positions, sequences);
-    std::vector<uint32_t> all(made.begin(), made.end());
-    all.resize(AttendPlan::max_words(plan_shape));
-    words.set(all);
-    return {words.read_view(), plan.has_pieces(), plan.num_tiles()};
-  }
-
-  AttendPlanShape plan_shape;
-  DeviceArray<uint32_t> words;
-  DeviceArray<float> workspace;
-};
-
-// Queries of some rows of a step, and the results of attention for them.
-struct Attention {
-  Attention(const TestStream& stream_of, const DeviceSequences& sequences_of, const AttentionShape& shape_of,
-            const std::vector<RowPlace>& rows_of, std::mt19937& rng)
-      : stream(stream_of),
-        sequences(sequences_of),
-        shape(shape_of),
-        rows(rows_of),
-        queries(random_floats(rows_of.size() * shape_of.num_heads * shape_of.head_dim, rng, 2.0f)) {}
-
-  uint32_t width() const { return shape.num_heads * shape.head_dim; }
-  std::span<const float> query(size_t row, uint32_t head) const {
-    return std::span(queries).subspan(row * width() + head * shape.head_dim, shape.head_dim);
-  }
-
-  // Computes `count` rows, from row `first` on, in a step of their own.
-  std::unique_ptr<DeviceReady> on_device(size_t first, uint32_t count, uint32_t max_places) const {
-    return on_device(first, count, max_places, count);
-  }
-  // The same, with num_kept of the rows left when attention is launched. The values of the others stay
-  // `lost`.
-  std::unique_ptr<DeviceReady> on_device(size_t first, uint32_t count, uint32_t max_places, uint32_t num_kept,
-                                         float lost = 7.0f) const {
-    const std::vector<RowPlace> some(rows.begin() + first, rows.begin() + first + count);
-    const DeviceStep step = sequences.step(some);
-    const DeviceWork work(stream, shape, count, max_places);
-    const AttendWork planned = work.plan(some);
-    std::vector<float> qkv(size_t{count} * sequences.qkv_stride());
-    for (uint32_t row = 0; row < count; ++row) {
-      const auto from = queries.begin() + (first + row) * width();
-      std::copy_n(from, width(), qkv.begin() + row * sequences.qkv_stride());
-    }
-    const DeviceArray<float> in(stream, qkv);
-    auto out = std::make_unique<DeviceReady>(stream, width(), count);
-    out->values.set(std::vector<float>(size_t{count} * out->stride, lost));
-    require_success(attend(
-        {shape, kLayer, num_kept, step.view(), planned, {in.view(), sequences.qkv_stride()}, sequences.kv()},
-        kMaxPositions, work.workspace.view(), out->view(), stream));
-    stream.synchronize();
-    return out;
-  }
-
-  uint32_t num_tiles() const {
-    return DeviceWork(stream, shape, static_cast<uint32_t>(rows.size()), kNoPlaces).plan(rows).num_tiles;
-  }
-
-  std::vector<float> wanted(size_t row, uint32_t head) const {
-    const auto seen = sequences.stored_and_seen_by(rows[row], head / (shape.num_heads / shape.num_kv_heads));
-    return reference::attend(query(row, head), seen.keys, seen.values,
-                             sequences.first_seen(rows[row].position), shape.scale);
-  }
-  Ready wanted_rows() const {
-    std::vector<float> all;
-    for (size_t row = 0; row < rows.size(); ++row) {
-      for (uint32_t head = 0; head < shape.num_heads; ++head) {
-        const std::vector<float> one = wanted(row, head);
-        all.insert(all.end(), one.begin(), one.end());
-      }
-    }
-    return reference::ready(all, width());
-  }
-
-  const TestStream& stream;
-  const DeviceSequences& sequences;
-  AttentionShape shape;
-  std::vector<RowPlace> rows;
-  std::vector<float> queries;
-};
 
 struct AttendCase {
   KvType type;
@@ -145,7 +39,7 @@ void check_attend(const TestStream& stream, const AttendCase& wanted_case, std::
   CAPTURE(shape.window);
   CAPTURE(block_size);
   DeviceSequences sequences(stream, type, shape, block_size, lengths, rng);
-  sequences.fill(kLayer, rng);
+  sequences.fill(kAttendLayer, rng);
   const Attention attention(stream, sequences, shape, rows, rng);
   const Ready wanted = attention.wanted_rows();
   const auto num_rows = static_cast<uint32_t>(rows.size());
@@ -214,7 +108,7 @@ TEST_CASE("attend: a row has the same bits alone, among few and among many, and 
     constexpr uint32_t kManyRows = 65;
     const AttentionShape shape{4, 2, 32, kScale};
     DeviceSequences sequences(stream, type, shape, 16, {300, 80}, rng);
-    sequences.fill(kLayer, rng);
+    sequences.fill(kAttendLayer, rng);
     std::vector<RowPlace> rows;
     for (uint32_t i = 0; i < kManyRows; ++i) rows.push_back({i % 2, i % 2 == 0 ? 299 - i : i});
     const Attention attention(stream, sequences, shape, rows, rng);
@@ -239,7 +133,7 @@ TEST_CASE("attend: more pieces than blocks are taken in turns") {
   std::mt19937 rng(40);
   const AttentionShape shape{32, 32, 4, kScale};
   DeviceSequences sequences(stream, KvType::kF16, shape, 32, {520}, rng);
-  sequences.fill(kLayer, rng);
+  sequences.fill(kAttendLayer, rng);
   std::vector<RowPlace> rows(kAttendBlocks / shape.num_heads + 1, RowPlace{0, 7});
   rows.back().position = 519;
   const Attention attention(stream, sequences, shape, rows, rng);
@@ -255,7 +149,7 @@ TEST_CASE("attend: more splits than lanes are joined") {
   const AttentionShape shape{2, 2, 32, kScale};
   const std::vector<uint32_t> lengths = {33 * kAttendSplit, 64 * kAttendSplit + 1};
   DeviceSequences sequences(stream, KvType::kQ8_0, shape, 256, lengths, rng);
-  sequences.fill(kLayer, rng);
+  sequences.fill(kAttendLayer, rng);
   const Attention attention(stream, sequences, shape, {{0, lengths[0] - 1}, {1, lengths[1] - 1}}, rng);
   CHECK(attention.on_device(0, 2, kEnoughPlaces)->is(attention.wanted_rows()));
 }
@@ -280,7 +174,7 @@ void check_tiles(const TestStream& stream, KvType type, const AttentionShape& sh
   CAPTURE(first);
   CAPTURE(count);
   DeviceSequences sequences(stream, type, shape, block_size, {first + count}, rng);
-  sequences.fill(kLayer, rng);
+  sequences.fill(kAttendLayer, rng);
   const Attention attention(stream, sequences, shape, prompt_rows(0, first, count), rng);
   REQUIRE(attention.num_tiles() > 0);
   REQUIRE(attention.on_device(0, count, kNoPlaces)->is(attention.wanted_rows()));
@@ -314,7 +208,7 @@ TEST_CASE("attend: tiles beside rows that are cut and rows that are whole") {
   for (const uint32_t head_dim : {20u, 32u}) {
     const AttentionShape shape = tiled_shape(8, head_dim);
     DeviceSequences sequences(stream, KvType::kF16, shape, 16, {600, 40}, rng);
-    sequences.fill(kLayer, rng);
+    sequences.fill(kAttendLayer, rng);
     std::vector<RowPlace> rows = {{0, 599}, {0, 3}};
     std::ranges::copy(prompt_rows(1, 20, 18), std::back_inserter(rows));
     rows.push_back({0, 255});
@@ -332,7 +226,7 @@ TEST_CASE("attend: rows that a step has lost are left alone") {
   std::mt19937 rng(44);
   const AttentionShape shape{2, 1, 32, kScale};
   DeviceSequences sequences(stream, KvType::kF16, shape, 16, {300, 300}, rng);
-  sequences.fill(kLayer, rng);
+  sequences.fill(kAttendLayer, rng);
   const Attention attention(stream, sequences, shape, {{0, 3}, {0, 290}, {1, 9}, {1, 299}}, rng);
   const auto all = attention.on_device(0, 4, kEnoughPlaces, 4, -1.0f)->values.values();
   const auto kept = attention.on_device(0, 4, kEnoughPlaces, 2, -1.0f)->values.values();
@@ -346,7 +240,7 @@ TEST_CASE("attend: captured once, it is right wherever the rows are when it runs
   std::mt19937 rng(41);
   const AttentionShape shape{2, 1, 32, kScale};
   DeviceSequences sequences(stream, KvType::kF16, shape, 32, {600, 600}, rng);
-  sequences.fill(kLayer, rng);
+  sequences.fill(kAttendLayer, rng);
   const DeviceStep step = sequences.step({{0, 3}, {1, 0}});
   const std::vector<float> qkv = random_floats(2 * sequences.qkv_stride(), rng);
   const DeviceArray<float> in(stream, qkv);
@@ -357,9 +251,9 @@ TEST_CASE("attend: captured once, it is right wherever the rows are when it runs
   const AttendWork planned = work.plan({{0, 3}, {1, 0}});
   require_success(load_attend(KvType::kF16, shape));
   require_success(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  require_success(
-      attend({shape, kLayer, 2, step.view(), planned, {in.view(), sequences.qkv_stride()}, sequences.kv()},
-             kMaxPositions, work.workspace.view(), out.view(), stream));
+  require_success(attend(
+      {shape, kAttendLayer, 2, step.view(), planned, {in.view(), sequences.qkv_stride()}, sequences.kv()},
+      kMaxAttendPositions, work.workspace.view(), out.view(), stream));
   require_success(cudaStreamEndCapture(stream, &graph));
   require_success(cudaGraphInstantiate(&captured, graph, 0));
   for (const std::vector<RowPlace>& rows :
