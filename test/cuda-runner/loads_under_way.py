@@ -1,41 +1,44 @@
 #!/usr/bin/env python3
-"""loads_under_way.py CUOBJDUMP OBJECT...: checks in the machine code of products that they load weights ahead.
+"""loads_under_way.py CUOBJDUMP OBJECT...: checks in the machine code of products that they do not wait for weights.
 
-A product waits for memory, so its speed depends on how many loads are pending at a time. The compiler decides that: it
+Products of float weights load them straight to registers, and the compiler decides how many loads are pending at a time: it
 may put each load right before its use, and then a warp waits for one load after the other. So this program counts,
-between branches, the loads of weights before the first operation that uses one: a product of bytes (IDP.4A, IMMA) or,
-for float weights, an FFMA. The loads through the read-only path (.CONSTANT, PTX's ld.global.nc) are the loads of weights;
-the program also checks that nothing else is loaded that way. In products for decode steps they are of 16 bytes a lane.
+between branches, the loads of weights before the first FFMA that uses one. The loads through the read-only path (.CONSTANT,
+PTX's ld.global.nc) are the loads of weights; the program also checks that nothing else is loaded that way. They are of 16
+bytes a lane, and their least numbers are, by rows of the batch:
 
-The least numbers of loads, in falling order, with a number for each type of weights:
+  1, 2  four: 16 warps x 4 x 512 bytes = 32 KiB are pending on a multiprocessor; 3.35 TB/s at 600 ns need 15 KiB on each of
+        132. For two rows the gated product has one load less, because registers run out
+  4     two
+  8     one
 
-  rows 1, 2  four blocks of 32 columns at once: 4 loads, 8 for Q8_0. With 128 registers a thread two blocks of 8 warps share
-             a multiprocessor, so 16 warps x 4 x 512 bytes = 32 KiB are pending there; 3.35 TB/s at 600 ns need 15 KiB on
-             each of 132. For two rows the gated product has one load less, four less for Q8_0, because registers run out.
-  rows 4     two blocks: 2 loads, 4 for Q8_0, and one less in the gated product: 16 KiB
-  rows 8     one block: 1 load, 2 for Q8_0. Two blocks of eight rows take 128 registers by themselves.
-  tensor     32-bit words, with scales: 4, 6 for Q8_0
+Products of quantised weights copy them to shared memory without the use of registers (LDGSTS), stages ahead of their use, so
+they must have no load of weights at all. What they wait for instead is the issue of instructions: for each operation of the
+tensor cores (IMMA) there is a limit of all instructions of its loop, measured for Q4_0, whose own code is the shortest.
 """
 import re
 import subprocess
 import sys
 
-WANTED = {'1': [8, 4, 4, 4, 4], '2': [4, 4, 4, 3, 3], '4': [3, 2, 2, 2, 2], '8': [2, 1, 1, 1, 1], 'tensor': [6, 4, 4]}
-# A gated product has two matrices, with code for each.
-NUM_MATRICES = {'multiply': 1, 'gated_multiply': 2}
+WANTED = {'1': 4, '2': 4, '4': 2, '8': 1}
+WANTED_GATED = {**WANTED, '2': 3}
+FLOATS = {'0': 'F32', '1': 'F16', '30': 'BF16'}
+Q4_0 = '2'
+# Instructions for each IMMA, by the parameters of the kernel: rows of the batch, or halves of a block's warps.
+MOST = {('segments', '8'): 95, ('segments', '16'): 62, ('segments', '32'): 41, ('tiles', '1'): 29, ('tiles', '2'): 39}
 
 FUNCTION = re.compile(r'Function : (\S+)')
 ARCHITECTURE = re.compile(r'arch = (sm_\d+)')
 INSTRUCTION = re.compile(r'^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\S+\s+)?([A-Z][A-Z0-9_.]*)')
-KERNEL = re.compile(r'\d(gated_multiply|multiply)_kernelI.*?(?:VectorProductILj(\d)|TensorProduct)')
+JUMP = re.compile(r'/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\S+\s+)?BRA\S*\s.*?0x([0-9a-f]+)')
+KERNEL = re.compile(r'(gated_)?multiply_(vectors|segments|tiles)_kernel.*?TensorTypeE(\d+)ELj(\d+)')
 # Kernels that also read weights. Their loads are not counted, since only few models use them or they read few rows.
-OTHER_READERS = re.compile(r'\d(activated_multiply|expert_gated_multiply|add_expert_output|embed)_kernel')
-USES = ('IDP.4A', 'IMMA', 'FFMA')
+OTHER_READERS = re.compile(r'\d(expert_gated_multiply|add_expert_output|embed)_kernel')
 BRANCHES = ('BRA', 'BRX', 'BSYNC', 'CALL', 'RET', 'EXIT')
 
 
 def kernels(cuobjdump, path):
-    """(architecture, name, instructions) of each kernel of the object."""
+    """(architecture, name, [(address, operation)], [(address of a jump, its target)]) of each kernel of the object."""
     command = [cuobjdump, '-sass', path]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     architecture, found = None, []
@@ -43,54 +46,79 @@ def kernels(cuobjdump, path):
         if match := ARCHITECTURE.search(line):
             architecture = match[1]
         elif match := FUNCTION.search(line):
-            found.append((architecture, match[1], []))
+            found.append((architecture, match[1], [], []))
         elif match := INSTRUCTION.match(line):
-            found[-1][2].append(match[1])
+            found[-1][2].append((int(line.split('*')[1], 16), match[1]))
+            if jump := JUMP.search(line):
+                found[-1][3].append((int(jump[1], 16), int(jump[2], 16)))
     return found
 
 
-def loads_before_uses(instructions, is_wide):
-    """The numbers of loads of weights before each first use, the largest first."""
-    counts, count = [], 0
-    for operation in instructions:
+def most_loads_before_use(operations):
+    """The largest number of loads of weights before a use of one."""
+    most, count = 0, 0
+    for operation in operations:
         if operation.startswith('LDG') and '.CONSTANT' in operation:
-            count += '.128' in operation or not is_wide
-        elif operation.startswith(USES) or operation.startswith(BRANCHES):
-            if count > 0 and operation.startswith(USES):
-                counts.append(count)
+            count += '.128' in operation
+        elif operation.startswith('FFMA') or operation.startswith(BRANCHES):
+            if operation.startswith('FFMA'):
+                most = max(most, count)
             count = 0
-    return sorted(counts, reverse=True)
+    return most
 
 
-def is_product_good(match, instructions, architecture):
-    kind, width = match[1], match[2] or 'tensor'
-    wanted = sorted(WANTED[width] * NUM_MATRICES[kind], reverse=True)
-    found = loads_before_uses(instructions, width != 'tensor')[: len(wanted)]
-    is_good = len(found) == len(wanted) and all(a >= b for a, b in zip(found, wanted))
-    print(f'{"" if is_good else "FAIL "}{architecture} {kind}, {width}: {found} loads of weights before their first '
-          f'use, at least {wanted} are wanted')
-    return is_good
+def instructions_an_imma(instructions, jumps):
+    """Of the shortest loop that has an IMMA. Nothing if there is none."""
+    ratios = []
+    for at, target in jumps:
+        loop = [operation for address, operation in instructions if target <= address <= at]
+        if num_immas := sum(operation.startswith('IMMA') for operation in loop):
+            ratios.append((len(loop), len(loop) / num_immas))
+    return min(ratios)[1] if ratios else None
+
+
+def fault_of(match, instructions, jumps):
+    """What is wrong with a product's kernel, or nothing."""
+    gated, form, weight_type, rows = match.groups()
+    operations = [operation for _, operation in instructions]
+    if form == 'vectors':
+        if weight_type not in FLOATS:
+            return 'only float weights are loaded to registers'
+        wanted = (WANTED_GATED if gated else WANTED)[rows]
+        found = most_loads_before_use(operations)
+        return '' if found >= wanted else f'{found} loads of weights before their first use, at least {wanted} are wanted'
+    if any(operation.startswith('LDG') and '.CONSTANT' in operation for operation in operations):
+        return 'weights are loaded to registers'
+    if not any(operation.startswith('LDGSTS') for operation in operations):
+        return 'there are no asynchronous copies'
+    most = MOST.get((form, rows))
+    if weight_type != Q4_0 or most is None:
+        return ''
+    found = instructions_an_imma(instructions, jumps)
+    if found is None:
+        return 'there is no loop with an IMMA'
+    return '' if found <= most else f'{found:.1f} instructions for each IMMA, at most {most} are wanted'
 
 
 def main(cuobjdump, paths):
-    widths, is_good = {}, True
+    seen, is_good = set(), True
     for path in paths:
-        for architecture, name, instructions in kernels(cuobjdump, path):
-            for kind in NUM_MATRICES:
-                widths.setdefault((architecture, kind), set())
+        for architecture, name, instructions, jumps in kernels(cuobjdump, path):
+            fault = ''
             if match := KERNEL.search(name):
-                widths[architecture, match[1]].add(match[2] or 'tensor')
-                is_good &= is_product_good(match, instructions, architecture)
-            elif OTHER_READERS.search(name):
-                continue
-            elif num_read_only := sum('.CONSTANT' in operation for operation in instructions):
-                print(f'FAIL {architecture} {name}: {num_read_only} loads by the read-only path, which is for weights')
+                seen.add((architecture, match[2]))
+                fault = fault_of(match, instructions, jumps)
+            elif not OTHER_READERS.search(name):
+                count = sum('.CONSTANT' in operation for _, operation in instructions)
+                fault = f'{count} loads by the read-only path, which is for weights' if count else ''
+            if fault:
+                print(f'FAIL {architecture} {name}: {fault}')
                 is_good = False
-    for (architecture, kind), found in widths.items():
-        if found != WANTED.keys():
-            print(f'FAIL {architecture} {kind}: kernels for {sorted(found)}, of {sorted(WANTED)}')
-            is_good = False
-    return 0 if is_good and widths else 1
+    for architecture in {architecture for architecture, _ in seen}:
+        forms = {form for of, form in seen if of == architecture}
+        print(f'{architecture}: products of {", ".join(sorted(forms))}')
+        is_good &= forms == {'vectors', 'segments', 'tiles'}
+    return 0 if is_good and seen else 1
 
 
 if __name__ == '__main__':
