@@ -52,7 +52,9 @@ struct DeviceReady {
            half_sums.values() == by_block(wanted, wanted.half_sums);
   }
 
-  static uint32_t capacity_of(uint32_t num_rows) { return (num_rows + kRowGroup - 1) / kRowGroup * kRowGroup; }
+  static uint32_t capacity_of(uint32_t num_rows) {
+    return (num_rows + kRowGroup - 1) / kRowGroup * kRowGroup;
+  }
   static uint32_t num_rows_of(const reference::Ready& ready) {
     return static_cast<uint32_t>(ready.values.size() / ready.stride);
   }
