@@ -241,7 +241,7 @@ TEST_CASE("memory plan: it fails as loading does, and one that does not fit says
   CHECK(shortage->shortage->available_bytes == 99);
   CHECK(shortage->message.starts_with(
       "The model needs 100 bytes of memory: 50 for weights, 30 for a KV cache of 64 tokens, 6 for a step and "
-      "14 for requests; 99 are available. Ask for "));
+      "14 for requests; 99 are available. Lower --max-model-len, "));
   plan.available = 100;
   CHECK_FALSE(shortage_of(plan));
   plan.available = std::nullopt;

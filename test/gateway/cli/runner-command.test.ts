@@ -45,8 +45,11 @@ test('what decides the packed weights is in their key, and nothing else', async 
   const slot = new ModelSlot(TINY_MODEL);
   await slot.refresh();
   const keyOf = (...flags: string[]) =>
-    runnerCommand('cpu', readConfig(['--model', TINY_MODEL, '--runners', '2', ...flags], {}), slot)
-      .weightsKey;
+    runnerCommand(
+      'cpu',
+      readConfig(['--model', TINY_MODEL, '--runners', '2', '--backend', 'cpu', ...flags], {}),
+      slot,
+    ).weightsKey;
   assert.ok(keyOf());
   assert.is(keyOf('--threads', '1', '--isa', 'portable', '--max-num-seqs', '3'), keyOf());
   assert.is.not(keyOf('--quantize', 'q8_0'), keyOf());
