@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <numeric>
 #include <utility>
 
 #include "test/fixtures/serving_runner.h"
@@ -198,7 +199,10 @@ TEST_CASE("serve: scores of prompts come in frames of 256 at most, before the fi
   CHECK(listener.answers[2].token_ids == fake_answer(second, kContext));
   // A step of 600 rows, then one of 300 rows, whose last row gives the first token and no score.
   CHECK(listener.answers[1].scores_of_frame == std::vector<int>{256, 256, 88, 256, 43});
-  CHECK(listener.answers[2].scores_of_frame == std::vector<int>{39});
+  // Whether it arrives before the first answer begins, and so in how many steps its prompt is computed, is a
+  // matter of time.
+  const std::vector<int>& scores = listener.answers[2].scores_of_frame;
+  CHECK(std::accumulate(scores.begin(), scores.end(), 0) == 39);
   CHECK(listener.answers[3].scores_of_frame.empty());
   CHECK(listener.max_frame_bytes < kMaxFromRunnerBytes / 8);
 }
