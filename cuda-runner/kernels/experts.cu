@@ -22,9 +22,7 @@ using Memory = VectorProductMemory<1>;
 __device__ float product(const DeviceMatrix& matrix, uint32_t tile, const ReadyRows& in, uint32_t row,
                          uint32_t num_rows, Memory& memory) {
   return with_weight_type(matrix.type, [&](auto type) {
-    float total[1];
-    Product<type>::compute(matrix, tile, in, row, num_rows, memory, total);
-    return total[0];
+    return Product<type>::compute(matrix, tile, in, row, num_rows, memory);
   });
 }
 

@@ -51,9 +51,8 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
   __shared__ typename Product::Memory memory;
   const uint32_t first_row = blockIdx.y * Product::kColumns;
   const uint32_t row = first_row + warp();
-  float total[1];
-  Product::compute(matrix, blockIdx.x, in, first_row, num_rows, memory, total);
-  if (warp() < Product::kColumns && row < num_rows) finish(to, blockIdx.x, row, total[0]);
+  const float total = Product::compute(matrix, blockIdx.x, in, first_row, num_rows, memory);
+  if (warp() < Product::kColumns && row < num_rows) finish(to, blockIdx.x, row, total);
 }
 
 // A tile is a block of out's columns.
@@ -65,12 +64,10 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
   __shared__ typename Product::Memory memory;
   const uint32_t first_row = blockIdx.y * Product::kColumns;
   const uint32_t row = first_row + warp();
-  float gates[1];
-  float ups[1];
-  Product::compute(gate, blockIdx.x, in, first_row, num_rows, memory, gates);
-  Product::compute(up, blockIdx.x, in, first_row, num_rows, memory, ups);
+  const float gated = Product::compute(gate, blockIdx.x, in, first_row, num_rows, memory);
+  const float scaled = Product::compute(up, blockIdx.x, in, first_row, num_rows, memory);
   if (warp() < Product::kColumns && row < num_rows)
-    finish_gated(out, nonlinearity, blockIdx.x, row, gates[0], ups[0]);
+    finish_gated(out, nonlinearity, blockIdx.x, row, gated, scaled);
 }
 
 // --- more rows. Grid x: tiles of the matrix; y: groups of rows of the batch.

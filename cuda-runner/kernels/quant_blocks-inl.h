@@ -133,9 +133,6 @@ class QuantBlockView {
  public:
   static constexpr QuantFormat kFormat = quant_format(kType);
   static constexpr bool kHasTwoSums = kFormat.num_sums() == 2;
-  // The products use codes, or values of the table, in place of q. They are larger than q by this much, which
-  // BlockScales::add corrects.
-  static constexpr int32_t kExcess = kFormat.has_values() ? 0 : kFormat.code_offset;
 
   __device__ QuantBlockView(const Block& block, uint32_t row_in_tile) : block_(block), row_(row_in_tile) {}
 
@@ -230,6 +227,8 @@ template <TensorType kType>
 struct BlockScales {
   static constexpr QuantFormat kFormat = quant_format(kType);
   static constexpr bool kHasTwoSums = kFormat.num_sums() == 2;
+  // The products use codes, or values of the table, in place of q. They are larger than q by this much, which
+  // is taken from the sum.
   static constexpr int32_t kExcess = kFormat.has_values() ? 0 : kFormat.code_offset;
 
   BlockScales() = default;

@@ -115,7 +115,6 @@ struct VectorProduct {
   // Without this number the compiler saves registers: it loads each piece right before its use, and so waits
   // for one load after the other.
   static constexpr uint32_t kMinBlocks = 2;
-  static constexpr uint32_t kOwned = 1;
   static_assert(kColumns <= kMaxWarps);
 
   using Memory = VectorProductMemory<kColumns>;
@@ -128,16 +127,15 @@ struct VectorProduct {
 
   // The products of the tile's row lane() and the batch's row first_row + warp(). They have no meaning for
   // rows beyond num_rows and in warps from kColumns on. All threads of the block must call it.
-  __device__ static void compute(const DeviceMatrix& matrix, uint32_t tile, const ReadyRows& in,
-                                 uint32_t first_row, uint32_t num_rows, Memory& memory,
-                                 float (&totals)[kOwned]) {
+  __device__ static float compute(const DeviceMatrix& matrix, uint32_t tile, const ReadyRows& in,
+                                  uint32_t first_row, uint32_t num_rows, Memory& memory) {
     wait_for_previous();
     const uint32_t num_segments = (matrix.columns + kSegmentColumns - 1) / kSegmentColumns;
     const uint32_t num_warps = blockDim.x / kWarpSize;
     uint32_t rows[kColumns];
     for (uint32_t n = 0; n < kColumns; ++n) rows[n] = std::min(first_row + n, num_rows - 1);
 
-    totals[0] = 0.0f;
+    float total = 0.0f;
     for (uint32_t first = 0; first < num_segments; first += num_warps) {
       const uint32_t segment = first + warp();
       if (segment < num_segments) {
@@ -150,10 +148,11 @@ struct VectorProduct {
       if (warp() < kColumns) {
         const uint32_t count = std::min(num_warps, num_segments - first);
         for (uint32_t s = 0; s < count; ++s)
-          totals[0] = totals[0] + memory.partials[(s * kColumns + warp()) * kWarpTileRows + lane()];
+          total = total + memory.partials[(s * kColumns + warp()) * kWarpTileRows + lane()];
       }
       sync_block();
     }
+    return total;
   }
 };
 
