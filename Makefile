@@ -148,8 +148,8 @@ test: build model vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES)
 # Runs the gates of test/gates.ts at full length and the C++ tests with sanitizers, and compiles the kernels by NVIDIA's
 # compilers. docs/development.md lists what runs here and not in `make test`.
 check: build model all-vocabularies $(BUILD)/.test-packages $(BUILD)/.proxy-packages $(KUBERNETES_SCHEMAS) $(PYTHON_CLIENTS) $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
-	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_SANITIZE=ON >/dev/null
-	@cmake -S . -B $(BUILD)/threads -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_SANITIZE=thread >/dev/null
+	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_WERROR=ON -DRUNNEL_SANITIZE=ON >/dev/null
+	@cmake -S . -B $(BUILD)/threads -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_WERROR=ON -DRUNNEL_SANITIZE=thread >/dev/null
 	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-folder fuzz-commands fuzz-events
 	@ninja -C $(BUILD)/threads thread-tests
 	$(call configure,$(WITH_NVRTC) $(WITH_NVCC))
@@ -164,7 +164,7 @@ screenshots: build model $(BUILD)/.browser-packages
 # then two million hostile model files. MINUTES=120 make soak takes longer.
 soak: build model
 	@node --import tsx test/soak/soak.ts --minutes $(MINUTES) --out $(BUILD)
-	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_SANITIZE=ON >/dev/null
+	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_WERROR=ON -DRUNNEL_SANITIZE=ON >/dev/null
 	@ninja -C $(BUILD)/sanitize fuzz-gguf
 	@$(BUILD)/sanitize/fuzz-gguf --units 2000000
 

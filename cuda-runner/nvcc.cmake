@@ -8,7 +8,7 @@ if(RUNNEL_CUDA_ARCHITECTURES)
 endif()
 
 # -Wno-deprecated-gpu-targets: CUDA 12 warns about architectures that CUDA 13 no longer has.
-set(NVCC_FLAGS -std=c++20 -fmad=false --expt-relaxed-constexpr -Xcompiler -Wall,-Wextra -Werror all-warnings
+set(NVCC_FLAGS -std=c++20 -fmad=false --expt-relaxed-constexpr -Xcompiler -Wall,-Wextra,${SOURCE_PATHS}
   -Wno-deprecated-gpu-targets -I${CMAKE_SOURCE_DIR})
 
 # Adds an object for each kernel source, in build folder `folder`; further arguments go to nvcc. The output of nvcc is kept
@@ -32,9 +32,9 @@ function(add_kernel_objects objects folder)
   set(${objects} ${all} PARENT_SCOPE)
 endfunction()
 
-# For `make check`: two architectures, with the report of ptxas on each kernel. A kernel that spills registers to memory
+# For `make check`: two architectures, warnings as errors, with the report of ptxas on each kernel. A kernel that spills registers to memory
 # loses the speed that it was written for.
-add_kernel_objects(TESTED_OBJECTS nvcc -Xptxas -v
+add_kernel_objects(TESTED_OBJECTS nvcc -Werror all-warnings -Xptxas -v
   -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90)
 add_custom_target(nvcc-objects DEPENDS ${TESTED_OBJECTS})
 foreach(object ${TESTED_OBJECTS})
