@@ -1,6 +1,8 @@
 #include "cuda-runner/device_activation.h"
 
+#include <cstdint>
 #include <span>
+#include <string>
 
 #include "runner/check.h"
 
@@ -8,6 +10,13 @@ namespace runnel {
 
 Result<void> DeviceActivation::allocate(Stream& stream) {
   const size_t num_bytes = size_t{row_capacity_} * stride_;
+  // Products count bytes in 32 bits.
+  if (num_bytes > UINT32_MAX) {
+    return Error{ExitCode::kSystem, "A step's " + std::to_string(row_capacity_) + " rows of " +
+                                        std::to_string(stride_) +
+                                        " columns are too many: together they may have 4294967295. Lower "
+                                        "--max-num-seqs or --max-num-batched-tokens."};
+  }
   const size_t num_blocks = num_bytes / kBlockColumns;
   const Result<void> allocated =
       allocate_all("a step's activations", Wanted{values_, size_t{max_rows_} * stride_},

@@ -70,7 +70,17 @@ Result<uint64_t> DeviceWeights::matrix_bytes(std::span<const TensorView> stacked
                                             in_quotes(stacked.front().name) + "."};
     }
   }
-  while (!stacked.empty()) bytes += WeightUpload::bytes_of(take_one(stacked));
+  while (!stacked.empty()) {
+    constexpr uint64_t kMaxBytes = uint64_t{16} << 30;  // kernels count words of 4 bytes in 32 bits
+    const std::string& name = stacked.front().name;
+    const uint64_t part_bytes = WeightUpload::bytes_of(take_one(stacked));
+    if (part_bytes > kMaxBytes) {
+      return Error{ExitCode::kBadModel, "tensor " + in_quotes(name) + " takes " + std::to_string(part_bytes) +
+                                            " bytes on a device; a matrix may take " +
+                                            std::to_string(kMaxBytes) + "."};
+    }
+    bytes += part_bytes;
+  }
   return bytes;
 }
 

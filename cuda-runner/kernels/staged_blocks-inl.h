@@ -36,14 +36,14 @@ class TileCursor {
     const uint32_t num_blocks = matrix.columns / kBlockColumns;
     quants_ = matrix.quants;
     scales_ = matrix.scales;
-    word_ = Tile::first_word(num_blocks, tile, block) + kPieceWords * lane();
+    word_ = static_cast<uint32_t>(Tile::first_word(num_blocks, tile, block)) + kPieceWords * lane();
     constexpr uint32_t kPieceScales = 2 * kPieceWords;
     const uint32_t first = kPieceScales * lane();
     if (!Tile::kHasSubScales || first < Tile::kScales) {
-      scale_ = Tile::first_scale(num_blocks, tile, block) + first;
+      scale_ = static_cast<uint32_t>(Tile::first_scale(num_blocks, tile, block)) + first;
       scale_block_ = Tile::kHasSubScales ? 0 : first / Tile::kScales;
     } else {
-      scale_ = Tile::first_sub_scale(num_blocks, tile, block) + first - Tile::kScales;
+      scale_ = static_cast<uint32_t>(Tile::first_sub_scale(num_blocks, tile, block)) + first - Tile::kScales;
       scale_block_ = (first - Tile::kScales) / kWarpTileRows;
     }
   }
@@ -73,8 +73,8 @@ class TileCursor {
 
   Global<const uint32_t> quants_;
   Global<const uint16_t> scales_;
-  size_t word_;
-  size_t scale_;
+  uint32_t word_;  // DeviceWeights lets no matrix have more than 2^32 of them, to spare registers
+  uint32_t scale_;
   uint32_t scale_block_;  // of those that are staged at once
 };
 
@@ -161,20 +161,19 @@ class RowsCursor {
   // Moves to a block, for thread `thread` of the group. It is called for the first block of each segment.
   __device__ void seek(const ReadyRows& in, uint32_t first_row, uint32_t block, uint32_t thread) {
     bytes_of_rows_ = in.quants;
-    const size_t index = in.block_index(block, first_row);
-    bytes_ = (index + size_t{thread / kBytePieces} * in.row_capacity) * kBlockColumns +
-             16 * (thread % kBytePieces);
+    const auto index = static_cast<uint32_t>(in.block_index(block, first_row));
+    bytes_ = (index + thread / kBytePieces * in.row_capacity) * kBlockColumns + 16 * (thread % kBytePieces);
     bytes_step_ = kBlockColumns * in.row_capacity;
     const uint32_t in_block = thread % kFactorPieces;
     const bool is_extra = Layout::kHasExtra && in_block >= kFactorPieces / 2;
     factors_ = is_extra ? extra_bytes<kType>(in) : in.scales.bytes();
-    factor_byte_ = 4 * (index + size_t{thread / kFactorPieces} * in.row_capacity) +
+    factor_byte_ = 4 * (index + thread / kFactorPieces * in.row_capacity) +
                    16 * (is_extra ? in_block - kFactorPieces / 2 : in_block);
   }
   // Moves on by `count` blocks of the segment.
   __device__ void advance(uint32_t count) {
-    bytes_ += size_t{count} * bytes_step_;
-    factor_byte_ += size_t{count} * (bytes_step_ / 8);
+    bytes_ += count * bytes_step_;
+    factor_byte_ += count * (bytes_step_ / 8);
   }
   // Begins the copy of the thread's pieces of the first num_blocks of kBlocks to memory from `to` on.
   template <size_t kMemoryWords>
@@ -201,8 +200,8 @@ class RowsCursor {
 
   Global<int8_t> bytes_of_rows_;
   Global<const uint8_t> factors_;
-  size_t bytes_;
-  size_t factor_byte_;
+  uint32_t bytes_;  // of a step's rows, which take less than 4 GiB (DeviceActivation)
+  uint32_t factor_byte_;
   uint32_t bytes_step_;
 };
 

@@ -60,6 +60,18 @@ TEST_CASE("device weights: adjacent matrices of one type are one, if each but th
   CHECK(Stack({{kF16, 64}, {kF16, 32}, {kF16, 32}}).rows() == std::vector<uint32_t>{128});
 }
 
+TEST_CASE("device weights: a matrix that takes more than 16 GiB is refused before its values are read") {
+  const auto bytes_of_rows = [](uint64_t rows) {
+    const TensorView tensor{"large", TensorType::kQ8_0, 2, {1u << 19, rows, 1, 1}, {}};
+    return DeviceWeights::matrix_bytes({&tensor, 1});
+  };
+  CHECK(bytes_of_rows(28 * 1024));
+  const Result<uint64_t> refused = bytes_of_rows(32 * 1024);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message ==
+        "tensor \"large\" takes 18253611008 bytes on a device; a matrix may take 17179869184.");
+}
+
 // All weights of a matrix, as embeddings of its rows.
 std::vector<float> weights_of(const DeviceMatrix& matrix) {
   const TestStream stream;
