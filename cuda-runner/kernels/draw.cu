@@ -80,7 +80,8 @@ __device__ Rank winner_of_thread(const DrawChunk& chunk, const Rank& first) {
       logit_floor(noisy.least - kMaxGumbel, std::fabs(logit_of(first.key)), chunk.temperature);
   chunk.for_each_quad([&](uint32_t first_id, const Quad& quad) {
     uint32_t likely = 0;
-    for (uint32_t i = 0; i < 4; ++i) likely |= (quad.logits[i] >= least ? 1u : 0u) << i;
+    for (uint32_t i = 0; i < 4; ++i)
+      if (quad.logits[i] >= least) likely |= 1u << i;
     likely &= quad.candidates();
     if (likely == 0) return;
     const std::array<uint32_t, 4> bits = noisy.bits_of_quad(first_id / 4);
