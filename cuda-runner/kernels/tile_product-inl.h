@@ -12,12 +12,17 @@
 namespace runnel {
 
 // kSplit: 2 is for grids of few blocks. It takes 64 rows of the batch, 32 a warp, and has twice as many
-// warps, of which the second half takes every second segment of 256 columns.
+// warps, of which the second half takes every second segment of 256 columns. Its warps have half as many
+// registers.
 template <TensorType kType, uint32_t kSplitOf>
 struct TileProduct {
   static constexpr uint32_t kSplit = kSplitOf;
   static constexpr uint32_t kTiles = 4;
-  static constexpr uint32_t kWarpColumns = 64 / kSplit;
+  // Types whose scales take more registers than are left have half as many sums.
+  static constexpr bool kHasTwoSums = BlockScales<kType>::kHasTwoSums;
+  static constexpr bool kHasManyScales = kSplit == 1 ? kHasTwoSums && BlockScales<kType>::kFormat.has_minimum
+                                                     : kHasTwoSums || QuantTileLayout<kType>::kHasSubScales;
+  static constexpr uint32_t kWarpColumns = 64 / kSplit / (kHasManyScales ? 2 : 1);
   static constexpr uint32_t kColumns = 2 * kWarpColumns;
   static constexpr uint32_t kGroups = kWarpColumns / kGroupRows;
   static constexpr uint32_t kHalfThreads = 8 * kWarpSize;

@@ -31,14 +31,10 @@ constexpr const char* kOptions[] = {
 // NVRTC prints this warning each time.
 constexpr const char* kDeprecation = "nvrtc: warning: Architectures prior to";
 
-// Chooses among the kernels of other sources.
-constexpr const char* kWithoutKernels = "cuda-runner/kernels/product.cu";
-
 std::vector<std::string> all_sources() {
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::recursive_directory_iterator("cuda-runner"))
-    if (entry.path().extension() == ".cu" && entry.path() != kWithoutKernels)
-      paths.push_back(entry.path().string());
+    if (entry.path().extension() == ".cu") paths.push_back(entry.path().string());
   std::ranges::sort(paths);
   return paths;
 }
