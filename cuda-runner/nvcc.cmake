@@ -33,8 +33,7 @@ function(add_kernel_objects objects folder)
 endfunction()
 
 # For `make check`: two architectures, warnings as errors, with the report of ptxas on each kernel. A kernel that spills
-# registers to memory
-# loses the speed that it was written for.
+# registers to memory loses the speed that it was written for.
 add_kernel_objects(TESTED_OBJECTS nvcc -Werror all-warnings -Xptxas -v
   -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90)
 add_custom_target(nvcc-objects DEPENDS ${TESTED_OBJECTS})
