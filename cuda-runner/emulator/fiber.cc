@@ -99,7 +99,11 @@ Fiber::Fiber(void* stack, size_t bytes) : stack_(static_cast<char*>(stack)), sta
 
 void Fiber::prepare(void (*entry)()) {
 #if defined(__SANITIZE_ADDRESS__)
-  __asan_unpoison_memory_region(stack_, stack_bytes_);
+  // The frames that were live when the fiber was left for the last time. Those below them have returned.
+  if (stack_pointer_ != nullptr) {
+    auto* const first = static_cast<char*>(stack_pointer_);
+    __asan_unpoison_memory_region(first, static_cast<size_t>(stack_ + stack_bytes_ - first));
+  }
 #endif
   entry_ = entry;
   auto* frame = reinterpret_cast<uintptr_t*>(stack_ + stack_bytes_) - kFrameWords;
