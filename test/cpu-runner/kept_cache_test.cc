@@ -302,6 +302,27 @@ TEST_CASE("kept cache: another type of cache, arithmetic, size of blocks or file
   }
 }
 
+TEST_CASE("kept cache: a context with the other of a model's two ropes takes nothing over") {
+  KeptRunners runners;
+  runners.flags.model = golden_model_path("phi3-f32.gguf");
+  runners.flags.num_kvcache_blocks = 40;
+  const uint32_t original = read_config(*ModelFile::open(runners.flags.model), "")->original_context_length;
+  runners.add_streams(2, 60);
+  const auto begin = runners.streams;
+  const auto num_adopted_after = [&](uint32_t before, uint32_t after) {
+    for (const uint32_t max_model_len : {before, after}) {
+      runners.streams = begin;
+      runners.flags.max_model_len = max_model_len;
+      runners.live(20);
+    }
+    return runners.num_adopted;
+  };
+  CHECK(num_adopted_after(original, original + 1) == 0);
+  CHECK(num_adopted_after(original + 1, original) == 0);
+  CHECK(num_adopted_after(original, original - 10) > 0);
+  CHECK(num_adopted_after(original + 10, original + 1) > 0);
+}
+
 TEST_CASE("kept cache: a cache that is taken over keeps its size and its context") {
   KeptRunners runners;
   runners.add_streams(1, 60);

@@ -292,10 +292,16 @@ TEST_CASE("memory plan: flags bound what is counted as available") {
   CHECK(usable_memory(flags, **backend).available == 12345);
   flags.available_bytes = 0;
   flags.num_runners = 16;
-  CHECK(*usable_memory(flags, **backend).available <= *total_memory_bytes() / 16);
+  const UsableMemory part = usable_memory(flags, **backend);
+  const uint64_t of_each = *total_memory_bytes() / 16;
+  CHECK(*part.available <= of_each - std::min(of_each, part.process));
   flags.num_runners = 1;
   flags.memory_bytes = 1;
   CHECK(usable_memory(flags, **backend).available == 0);
+  // The files that the process was given are not part of what the system has left, and take no more of it.
+  flags.memory_bytes = 0;
+  flags.held_bytes = uint64_t{1} << 50;
+  CHECK(*usable_memory(flags, **backend).available > flags.held_bytes);
 }
 
 }  // namespace runnel

@@ -214,6 +214,7 @@ TEST_CASE("packed weights in another order, of other names or sizes, or more of 
       {kPieces[1], kPieces[0], kPieces[2], kPieces[3]},
       {kPieces[0], kPieces[1], kPieces[2], {"e", 3}},
       {kPieces[0], kPieces[1], kPieces[2], {"d", 200}},
+      {{"a", kMiB}, {"b", 100}, kPieces[2], kPieces[3]},  // the same names, and as many bytes in all
       {kPieces[0], kPieces[1], kPieces[2]},
   };
   for (const std::vector<Piece>& pieces : others) {

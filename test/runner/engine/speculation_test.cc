@@ -87,6 +87,14 @@ TEST_CASE("speculation: no drafts where there is no room for them") {
   CHECK(draw(text, 50, 1).num_steps < 40);
 }
 
+TEST_CASE("speculation: a step has at most kMaxDrafts drafts, however many were drawn and have room") {
+  Speculation speculation;
+  for (uint32_t i = 0; i < 1000; ++i) speculation.drew(true);
+  std::vector<uint32_t> ids(100, 7);
+  CHECK(speculation.append_drafts(ids, 50) == Speculation::kMaxDrafts);
+  CHECK(ids.size() == 100 + Speculation::kMaxDrafts);
+}
+
 TEST_CASE("speculation: at most kMaxHeldDrafts are wasted after any number of accepted drafts") {
   Speculation speculation;
   for (uint32_t i = 0; i < 1000; ++i) speculation.drew(true);

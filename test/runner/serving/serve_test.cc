@@ -1,10 +1,13 @@
 #include "runner/serving/serve.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <future>
 #include <numeric>
 #include <utility>
 
+#include "test/fixtures/kv_files.h"
 #include "test/fixtures/serving_runner.h"
 
 namespace runnel {
@@ -162,6 +165,37 @@ TEST_CASE("serve: the first output reports cached tokens, shared only under the 
   CHECK(num_cached(3, "tenant") == 0);
   CHECK(num_cached(4, "tenant") == 48);
   CHECK(num_cached(5, "other tenant") == 0);
+}
+
+TEST_CASE("serve: ReleaseKv closes the cache of another runner, and no other one") {
+  const MemoryFile file = test::sized_memory(4096);
+  const int released = dup(file.descriptor());
+  const int other = dup(file.descriptor());
+  KvSources sources;
+  for (const int descriptor : {released, other}) {
+    Result<MemoryFile> memory = MemoryFile::inherit(descriptor, "--kv-from", Seals::kSize);
+    REQUIRE(memory.ok());
+    sources.add(static_cast<uint32_t>(descriptor), *std::move(memory));
+  }
+  const test::KeptBlocks kept(100);
+  KvIndex index = kept.open();
+  ServingRunner runner({.max_num_batched_tokens = 64,
+                        .max_num_seqs = 8,
+                        .block_size = test::kKeptBlockSize,
+                        .num_blocks = 100,
+                        .kv_index = &index,
+                        .kv_sources = &sources});
+  wire::ToRunner command;
+  for (const int descriptor : {released, 99}) {
+    command.mutable_release_kv()->set_descriptor(static_cast<uint32_t>(descriptor));
+    runner.gateway.send(command);
+  }
+  // Commands are obeyed in order.
+  Listener listener(runner.gateway);
+  runner.gateway.send(generate_of(seeded(1, 10, 3)));
+  listener.until_ended(1);
+  CHECK(fcntl(released, F_GETFD) == -1);
+  CHECK(fcntl(other, F_GETFD) != -1);
 }
 
 TEST_CASE("serve: log-probabilities come with each token if asked for, and change none") {

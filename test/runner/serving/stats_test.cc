@@ -1,6 +1,7 @@
 #include "runner/serving/stats.h"
 
 #include "test/fixtures/fake_model.h"
+#include "test/fixtures/kept_blocks.h"
 #include "test/fixtures/sequences.h"
 #include "test/unit_test.h"
 
@@ -69,6 +70,33 @@ TEST_CASE("stats: drafts are counted when computed and when accepted") {
   CHECK(stats_of(engine).num_draft_tokens() == 2);
   CHECK(stats_of(engine).num_accepted_draft_tokens() == 2);
   CHECK(stats_of(engine).num_generated_tokens() == 4);
+}
+
+TEST_CASE(
+    "stats: blocks of a dead runner are counted when taken over, and those that are damaged when needed") {
+  const test::KeptBlocks kept(40);
+  {
+    test::KeptLife life(kept);
+    Sequence text = test::text_of(1, 13);
+    life.fill(text);
+  }
+  // The blocks of a fresh manager are taken in order.
+  kept.blocks()[2 * kept.shape.block_bytes] ^= std::byte{1};
+  KvIndex index = kept.open();
+  FakeModel model(test::kKeptBlockSize, 40, 64);
+  const SchedulerConfig scheduler{.max_num_batched_tokens = 64,
+                                  .max_num_seqs = 8,
+                                  .block_size = test::kKeptBlockSize,
+                                  .num_blocks = 40,
+                                  .kv_index = &index};
+  Engine engine(model, {.max_model_len = 160, .scheduler = scheduler});
+  CHECK(stats_of(engine).num_adopted_blocks() == 3);
+  CHECK(stats_of(engine).num_dropped_blocks() == 0);
+  CHECK_FALSE(engine.add(test::text_of(1, 13)));
+  engine.step();
+  CHECK(stats_of(engine).num_adopted_blocks() == 3);
+  CHECK(stats_of(engine).num_dropped_blocks() == 1);
+  CHECK(stats_of(engine).num_cached_tokens() == 8);
 }
 
 }  // namespace runnel
