@@ -12,6 +12,7 @@
 
 #include "cpu-runner/cpu_backend.h"
 #include "runner/commands/loaded_model.h"
+#include "runner/commands/memory_plan.h"
 #include "runner/formats/model_files.h"
 #include "test/fixtures/engine_fixture.h"
 #include "test/fixtures/golden_models.h"
@@ -331,6 +332,31 @@ TEST_CASE("kept cache: a cache that is taken over keeps its size and its context
   runners.live(5);
   CHECK(runners.num_adopted > 0);
   runners.live(kToTheEnd);
+}
+
+TEST_CASE("kept cache: a cache for which there is not enough memory any more gives way to one that fits") {
+  KeptRunners runners;
+  runners.flags.max_num_seqs = 64;
+  const auto needed_with = [&](uint32_t num_blocks) {
+    EngineFlags flags = runners.flags;
+    flags.num_kvcache_blocks = num_blocks;
+    const auto backend = make_cpu_backend(flags.backend_options());
+    const auto plan = plan_memory(flags, *read_model_file(flags), **backend, usable_memory(flags, **backend));
+    REQUIRE(plan.ok());
+    REQUIRE(plan->num_blocks == num_blocks);
+    return plan->needed();
+  };
+  constexpr uint32_t kMany = 4000;
+  constexpr uint32_t kFew = 30;
+  runners.add_streams(1, 60);
+  runners.flags.num_kvcache_blocks = kMany;
+  runners.live(5);
+  runners.flags.num_kvcache_blocks = kFew;
+  runners.flags.available_bytes = (needed_with(kFew) + needed_with(kMany)) / 2;
+  runners.live(5);
+  CHECK(runners.num_adopted == 0);
+  runners.live(5);
+  CHECK(runners.num_adopted > 0);
 }
 
 TEST_CASE("kept cache: a descriptor that is no memory of fixed size is refused by name") {
