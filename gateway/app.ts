@@ -1,7 +1,11 @@
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
-import { routeGroups } from './api/groups.ts';
+import { anthropicGroup } from './api/anthropic/routes.ts';
 import { keepingRoutes } from './api/jobs.ts';
+import { nativeGroup } from './api/native/routes.ts';
+import { ollamaGroup } from './api/ollama/routes.ts';
+import { openAiGroup } from './api/openai/routes.ts';
 import { openApiHandler } from './api/openapi.ts';
+import { operatorGroup, probeGroup } from './api/operator/routes.ts';
 import { refuseIdempotencyKey } from './calls/kept-answer.ts';
 import { ApiError, shown } from './errors/api-error.ts';
 import { Jobs } from './jobs/jobs.ts';
@@ -11,7 +15,7 @@ import { type BodyLimits, ByteBudget, boundBodies, closeUnread } from './server/
 import { sharerOf } from './server/guard/caller.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './server/guard/guard.ts';
 import { correlation, failureLog, logRequests } from './server/request-log.ts';
-import { assignGroup, pathOf, type RouteDeps } from './server/route-group.ts';
+import { assignGroup, pathOf, type RouteDeps, type RouteGroup } from './server/route-group.ts';
 import { toApiError } from './server/to-api-error.ts';
 
 /** What the application needs from outside. Tests pass fakes. */
@@ -111,3 +115,13 @@ function answerError(c: Context, error: ApiError): Response {
   const { body, status = error.status } = c.get('group').errorAnswer(c, error);
   return c.json(body, status);
 }
+
+/** All groups of routes. A path belongs to the first group that has it. */
+export const routeGroups: readonly RouteGroup[] = [
+  probeGroup,
+  operatorGroup,
+  anthropicGroup,
+  openAiGroup,
+  ollamaGroup,
+  nativeGroup,
+];

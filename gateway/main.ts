@@ -30,7 +30,7 @@ const commands: Record<string, readonly [help: string, load: () => Promise<Comma
     "print the ids of a text in a model's vocabulary",
     async () => (await import('./cli/tokenize.ts')).tokenize,
   ],
-  detokenize: ['print the text of token ids', async () => (await import('./cli/detokenize.ts')).detokenize],
+  detokenize: ['print the text of token ids', async () => (await import('./cli/tokenize.ts')).detokenize],
   bench: [
     'measure a server: time to first token, time between tokens, goodput',
     async () => (await import('./cli/bench/bench.ts')).bench,

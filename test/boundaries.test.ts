@@ -204,7 +204,7 @@ test('code that reads chat templates or model files runs in the process of a rea
     'gateway/prompt/template-features.ts': 'gateway/models/reader/reader-program.ts',
     'gateway/prompt/chat-renderer.ts': 'gateway/models/reader/reader-program.ts',
     'gateway/prompt/bounded-template.ts': 'gateway/prompt/chat-renderer.ts',
-    'gateway/prompt/jinja/interpreter.ts': 'gateway/prompt/bounded-template.ts',
+    'gateway/prompt/jinja/template.ts': 'gateway/prompt/bounded-template.ts',
   };
   const imports = gatewayFiles().flatMap(({ path, text }) =>
     importsOf({ path, text: text.replace(/^import type .*$/gm, '') }).map((to) => ({ path, to })),

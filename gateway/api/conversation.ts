@@ -1,7 +1,6 @@
 import * as z from 'zod';
 import { JsonFault, parseLosslessJson } from '../json/json-parser.ts';
-import { jsonText } from '../json/json-text.ts';
-import { isJsonObject } from '../json/json-values.ts';
+import { isJsonObject, jsonText } from '../json/json-values.ts';
 import {
   type ChatMessage,
   type RenderOptions,

@@ -1,6 +1,15 @@
-import type { ApiError } from '../errors/api-error.ts';
+import { RequestError } from '@hono/node-server';
+import { ApiError } from '../errors/api-error.ts';
+import { toApiError } from '../server/to-api-error.ts';
+import type { AnswerUnreadable } from '../server/unreadable-requests.ts';
+import type { Ids } from '../system/ids.ts';
+import type { Log } from '../telemetry/log.ts';
+import { CORRELATION_HEADER } from '../telemetry/trace-context.ts';
 
-/** The bodies of errors in the two forms that answers outside of the application have too. They are needed before any schema is. */
+/**
+ * The bodies of errors in the two forms that answers outside of the application have too, and these answers. They are needed before
+ * any schema is.
+ */
 
 /** The form is openAiErrorSchema. */
 interface OpenAiErrorBody {
@@ -30,3 +39,35 @@ const ERROR_TYPES: Partial<Record<ApiError['status'], string>> = {
   404: 'not_found_error',
   429: 'rate_limit_error',
 };
+
+/** The body of an error whose path is unknown. Its client may use the native API or OpenAI's, so it has the members of both. */
+export function errorOfUnknownPath(error: ApiError): object {
+  return { ...nativeErrorBody(error), ...openAiErrorBody(error) };
+}
+
+/** Answers and logs a request that the application has not seen or could not answer. */
+export function answerOutside(error: unknown, log: Log, ids: Ids): Response {
+  if (error instanceof RequestError) {
+    const message = 'The path or the Host header is not valid.';
+    const unreadable = new ApiError({ status: 400, code: 'invalid_request', message });
+    const { headers, body } = answerUnreadable(unreadable, log, ids);
+    // The request may have a body that nobody reads, so the connection is closed.
+    return new Response(body, { status: 400, headers: { ...headers, connection: 'close' } });
+  }
+  const correlationId = ids.uuid();
+  log.error({ event: 'error', code: 'internal_error', correlation_id: correlationId, err: error });
+  const answer = toApiError(error);
+  const headers = { [CORRELATION_HEADER]: correlationId, connection: 'close' };
+  return Response.json(nativeErrorBody(answer), { status: answer.status, headers });
+}
+
+/** Answers and logs a request whose path is unknown. */
+export function answerUnreadable(error: ApiError, log: Log, ids: Ids): ReturnType<AnswerUnreadable> {
+  const { status, code } = error;
+  const correlationId = ids.uuid();
+  log.info({ event: 'request', method: null, route: null, status, code, correlation_id: correlationId });
+  return {
+    headers: { [CORRELATION_HEADER]: correlationId, 'content-type': 'application/json' },
+    body: JSON.stringify(errorOfUnknownPath(error)),
+  };
+}

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import type { Context } from 'hono';
 import { ApiError, invalidField, shown } from '../errors/api-error.ts';
 import { JsonFault, parseLosslessJson } from '../json/json-parser.ts';
-import { JSON_TYPE } from '../json/json-text.ts';
+import { JSON_TYPE } from '../json/json-values.ts';
 import { turns } from '../system/turns.ts';
 
 /**

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Context } from 'hono';
-import { JSON_TYPE } from '../json/json-text.ts';
+import { JSON_TYPE } from '../json/json-values.ts';
 import type { ByteBudget } from '../server/guard/bodies.ts';
 import { sharerOf } from '../server/guard/caller.ts';
 import { streamResponse } from '../server/streams/stream.ts';

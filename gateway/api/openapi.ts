@@ -1,6 +1,6 @@
 import type { Handler } from 'hono';
 import * as z from 'zod';
-import { JSON_TYPE } from '../json/json-text.ts';
+import { JSON_TYPE } from '../json/json-values.ts';
 import type { Answer, Content, Events, Operation, RouteGroup } from '../server/route-group.ts';
 import { version } from '../system/version.ts';
 

@@ -1,6 +1,5 @@
 import { JsonFault, parseLosslessJson } from '../json/json-parser.ts';
-import { jsonText } from '../json/json-text.ts';
-import { isJsonObject } from '../json/json-values.ts';
+import { isJsonObject, jsonText } from '../json/json-values.ts';
 import { type Grammar, maxGrammarBytes } from '../runner/runner.ts';
 import { type Context, got, mistyped, violated } from './fields.ts';
 

@@ -1,5 +1,5 @@
 import type { Thinking } from '../generation/thinking-parser.ts';
-import { jsonText, RawJson } from '../json/json-text.ts';
+import { jsonText, RawJson } from '../json/json-values.ts';
 import type { Grammar } from '../runner/runner.ts';
 
 /** Structural tags of XGrammar: grammars that are composed of formats. */

@@ -1,4 +1,4 @@
-import { answerOutside, answerUnreadable } from '../api/outside-answers.ts';
+import { answerOutside, answerUnreadable } from '../api/error-bodies.ts';
 import { type Config, NO_JOURNAL } from '../config/config.ts';
 import { BindError, ExitCode } from '../errors/exit-code.ts';
 import { Jobs } from '../jobs/jobs.ts';
@@ -6,9 +6,15 @@ import type { Model } from '../models/model.ts';
 import { type ModelRegistry, memoryOf } from '../models/model-registry.ts';
 import { type Playground, playgroundOf } from '../playground/playground.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
-import { DeferredApp } from '../server/deferred-app.ts';
 import { ownDescriptors } from '../server/descriptor-budget.ts';
-import { type Address, close, createHttpServer, listen, stopAccepting } from '../server/http-server.ts';
+import {
+  type Address,
+  close,
+  createHttpServer,
+  DeferredApp,
+  listen,
+  stopAccepting,
+} from '../server/http-server.ts';
 import {
   CAPABILITIES,
   type CallbackError,

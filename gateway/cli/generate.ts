@@ -7,7 +7,7 @@ import { RUNNER_LIMITS, runnerFaults } from '../config/runner-settings.ts';
 import { inGroup, onlyFlags, Setting } from '../config/setting.ts';
 import { ApiError } from '../errors/api-error.ts';
 import { ExitCode, refuse, UsageError } from '../errors/exit-code.ts';
-import { UnavailableError } from '../errors/unavailable-error.ts';
+import { UnavailableError } from '../errors/thrown.ts';
 import { LoadedModel } from '../models/loaded-model.ts';
 import type { Model } from '../models/model.ts';
 import { resolveModel } from '../models/model-cache.ts';

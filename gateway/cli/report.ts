@@ -1,10 +1,9 @@
 /**
  * How commands fail: with an exit status and a sentence on stderr, or several sentences for a command line with several faults.
  */
-import { RefusedError } from '../client/refused-error.ts';
+import { RefusedError } from '../client/server.ts';
 import { BindError, ExitCode, UsageError } from '../errors/exit-code.ts';
-import { ModelFileError } from '../errors/model-file-error.ts';
-import { UnavailableError } from '../errors/unavailable-error.ts';
+import { ModelFileError, UnavailableError } from '../errors/thrown.ts';
 import { JournalError } from '../journal/journal-error.ts';
 import { PullError } from '../models/pull-report.ts';
 import { DescriptorsError } from '../server/descriptor-budget.ts';

@@ -2,7 +2,7 @@ import type { Config } from '../config/config.ts';
 import type { RunnerConfig } from '../config/runner-settings.ts';
 import type { RunnerCommand } from '../runner/process/process.ts';
 import type { CacheSize, LaunchedModel } from '../runner/supervision/runner-spec.ts';
-import { type HugePages, hugePages } from '../system/huge-pages.ts';
+import { type HugePages, hugePages } from '../system/kernel.ts';
 
 /** Settings of every kind of runner. The runners' flags have the same names. */
 export const PASSED_ON = [

@@ -1,6 +1,6 @@
 import { StringDecoder } from 'node:string_decoder';
 import * as z from 'zod';
-import { UnavailableError } from '../errors/unavailable-error.ts';
+import { UnavailableError } from '../errors/thrown.ts';
 import { escapeControls } from '../system/printable.ts';
 import { reasonOf, type Server } from './server.ts';
 

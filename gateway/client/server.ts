@@ -2,9 +2,9 @@ import { once } from 'node:events';
 import { Agent, type IncomingMessage, request } from 'node:http';
 import { Agent as TlsAgent, request as tlsRequest } from 'node:https';
 import * as z from 'zod';
-import { UnavailableError } from '../errors/unavailable-error.ts';
+import { ExitCode } from '../errors/exit-code.ts';
+import { UnavailableError } from '../errors/thrown.ts';
 import { escapeControls } from '../system/printable.ts';
-import { RefusedError } from './refused-error.ts';
 
 /** The limit of an answer that is read as a whole. */
 const MAX_ANSWER_BYTES = 2 ** 22;
@@ -138,4 +138,22 @@ export async function firstModel(server: Server): Promise<string> {
   const [name] = await servedModels(server);
   if (name === undefined) throw new UnavailableError(`The server at ${server.url} has no model loaded yet.`);
   return name;
+}
+
+/** A server's answer whose status is no success. The message is a sentence with what the server said. */
+export class RefusedError extends Error {
+  override readonly name = 'RefusedError';
+  readonly status: number;
+
+  constructor(status: number, message: string) {
+    super(message);
+    this.status = status;
+  }
+
+  /** The exit status that says what has to change: the caller's rights, the request, or the server. */
+  get exitCode(): number {
+    if (this.status === 401 || this.status === 403) return ExitCode.noPermission;
+    const isBusy = this.status === 408 || this.status === 429;
+    return this.status >= 400 && this.status < 500 && !isBusy ? ExitCode.usage : ExitCode.unavailable;
+  }
 }

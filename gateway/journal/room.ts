@@ -1,5 +1,5 @@
 import type { Caller } from '../system/caller.ts';
-import { SharedLimit } from '../system/shared-limit.ts';
+import { SharedLimit } from '../system/fair-shares.ts';
 
 /** How callers share the journal: which jobs are forgotten for one more, and who gets no more. */
 

@@ -2,8 +2,7 @@ import { createHash } from 'node:crypto';
 import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ClassicLevel } from 'classic-level';
-import { errorCodeOf } from '../errors/model-file-error.ts';
-import { causeOf, messageOf } from '../errors/thrown.ts';
+import { causeOf, errorCodeOf, messageOf } from '../errors/thrown.ts';
 import { JournalError } from './journal-error.ts';
 
 /**

@@ -1,4 +1,4 @@
-/** Checks of values that were read from JSON, and access to the members of values of unknown type. */
+/** Checks of values that were read from JSON, access to the members of values of unknown type, and their JSON text. */
 
 export function isJsonObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -39,4 +39,33 @@ export function withoutAnyNulls(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutAnyNulls);
   const present = Object.entries(value).filter(([, member]) => member !== null);
   return Object.fromEntries(present.map(([name, member]) => [name, withoutAnyNulls(member)]));
+}
+
+export const JSON_TYPE = 'application/json';
+
+/** JSON text that stands for a value inside another value. */
+export class RawJson {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+/**
+ * The value, as json-parser.ts reads it, as JSON; a 64-bit integer has all its digits. Undefined members are left out. Members have JavaScript's order: names
+ * that are whole numbers come first.
+ */
+export function jsonText(value: unknown): string {
+  if (value instanceof RawJson) return value.text;
+  if (typeof value === 'bigint') return String(value);
+  // The parser read a number beyond a double's range as infinity. 1e999 is read as infinity again.
+  if (value === Number.POSITIVE_INFINITY) return '1e999';
+  if (value === Number.NEGATIVE_INFINITY) return '-1e999';
+  if (Array.isArray(value)) return `[${value.map(jsonText).join(',')}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  const members = Object.entries(value).flatMap(([name, member]) =>
+    member === undefined ? [] : [`${JSON.stringify(name)}:${jsonText(member)}`],
+  );
+  return `{${members.join(',')}}`;
 }

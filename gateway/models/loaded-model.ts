@@ -1,10 +1,5 @@
-/**
- * A model in memory: its runners, and its file as the gateway has read it. Nothing is served before both are known to be the
- * same. Another runner of the same file goes on with the open streams; one of another file cannot, so model-lifecycle.ts lets
- * them finish first.
- */
-
 import { messageOf } from '../errors/thrown.ts';
+import { CountersOverLives, countersOf } from '../runner/protocol/scheduler-stats.ts';
 import type { Runner, RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import { RunnerPool, type RunnerPoolOptions } from '../runner/supervision/runner-pool.ts';
 import {
@@ -16,6 +11,12 @@ import {
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
 import type { Model } from './model.ts';
 import type { ModelSlot } from './model-slot.ts';
+
+/**
+ * A model in memory: its runners, and its file as the gateway has read it. Nothing is served before both are known to be the
+ * same. Another runner of the same file goes on with the open streams; one of another file cannot, so model-lifecycle.ts lets
+ * them finish first.
+ */
 
 export interface LoadedModelOptions extends Omit<RunnerPoolOptions, keyof RunnerSpec> {
   /** Called for every runner that becomes ready and has read the same model as the gateway. */
@@ -184,4 +185,63 @@ async function agreeOn(slot: ModelSlot, info: RunnerInfo): Promise<Model | strin
   }
   if (slot.current === undefined) return `The model ${slot.path} does not exist any more.`;
   return differenceOf(slot.current, info) ?? slot.current;
+}
+
+/** The status where there is no runner. */
+const absent: RunnerStatus = {
+  state: 'starting',
+  reason: undefined,
+  pid: undefined,
+  restarts: 0,
+  openRequests: 0,
+  openTokens: 0,
+  loadProgress: undefined,
+  retryAfterSec: undefined,
+  info: undefined,
+  numFreeBlocks: undefined,
+  stats: undefined,
+  counters: countersOf(() => 0),
+};
+
+/** The times that one model is loaded, one after the other, with what is counted over all of them. */
+export class Loads {
+  #current: Loaded | undefined;
+  readonly #counters = new CountersOverLives();
+  #pastRestarts = 0;
+  #ended: Promise<void> = Promise.resolve();
+
+  get current(): Loaded | undefined {
+    return this.#current;
+  }
+
+  begin(loaded: Loaded): void {
+    this.#current = loaded;
+  }
+
+  /** Ends the current load, if there is one. */
+  end(): Promise<void> {
+    this.#ended = this.#ended.then(async () => {
+      const loaded = this.#current;
+      if (loaded === undefined) return;
+      await loaded.stop(0);
+      const { counters, restarts } = loaded.status();
+      this.#counters.update(counters);
+      this.#counters.endLife();
+      this.#pastRestarts += restarts;
+      this.#current = undefined;
+    });
+    return this.#ended;
+  }
+
+  /** Resolves when a load that is being ended has ended. */
+  whenEnded(): Promise<void> {
+    return this.#ended;
+  }
+
+  status(): RunnerStatus {
+    const status = this.#current?.status() ?? absent;
+    this.#counters.update(status.counters);
+    const restarts = this.#pastRestarts + status.restarts;
+    return { ...status, restarts, counters: this.#counters.sum() };
+  }
 }

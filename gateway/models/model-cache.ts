@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { ModelFileError } from '../errors/model-file-error.ts';
+import { ModelFileError } from '../errors/thrown.ts';
 import { HubCache } from './hub/hub-cache.ts';
 import { type HubModel, hubFolder, hubModelOf, isHubName, parseHubName } from './hub/hub-file.ts';
 import { filesOf } from './huggingface/folder-files.ts';

@@ -20,8 +20,7 @@ import { retryAfterSec } from '../runner/supervision/supervisor.ts';
 import type { Caller } from '../system/caller.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
 import type { AdmissionGate } from './admission-gate.ts';
-import type { Deployment, Loaded } from './loaded-model.ts';
-import { Loads } from './loads.ts';
+import { type Deployment, type Loaded, Loads } from './loaded-model.ts';
 import type { Resident } from './memory-budget.ts';
 import { type Model, modelIdOf } from './model.ts';
 import {

@@ -1,7 +1,6 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ModelFileError } from '../errors/model-file-error.ts';
-import { isShortage } from '../errors/unavailable-error.ts';
+import { isShortage, ModelFileError } from '../errors/thrown.ts';
 import { BpeTokenizer } from '../tokenizer/bpe-tokenizer.ts';
 import {
   maxShards,

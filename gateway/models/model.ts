@@ -1,6 +1,6 @@
 import type { BigIntStats } from 'node:fs';
 import { basename } from 'node:path';
-import { ModelFileError } from '../errors/model-file-error.ts';
+import { ModelFileError } from '../errors/thrown.ts';
 import type { ChatTemplate } from '../prompt/chat-template.ts';
 import type { Pooling } from '../runner/runner.ts';
 import type { TokenizerTables } from '../tokenizer/tables.ts';

@@ -2,7 +2,7 @@
  * Reads what the gateway needs of a model, GGUF file or folder. It takes up to a second, so the model's reader does it.
  */
 import { type BigIntStats, closeSync, constants, fstatSync, openSync, statSync } from 'node:fs';
-import { errorCodeOf, ModelFileError } from '../errors/model-file-error.ts';
+import { errorCodeOf, ModelFileError } from '../errors/thrown.ts';
 import { TokenizerError } from '../tokenizer/tables.ts';
 import { EndOfFileError } from './file-window.ts';
 import { GgufError, readGguf } from './gguf.ts';

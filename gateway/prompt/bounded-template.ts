@@ -6,7 +6,7 @@
 import { runInThisContext } from 'node:vm';
 import { messageOf } from '../errors/thrown.ts';
 import { ChatTemplateError } from './chat-template.ts';
-import { Template } from './jinja/interpreter.ts';
+import { Template } from './jinja/template.ts';
 
 /** Longer than the gateway waits. This timeout matters only if the gateway is gone. */
 const orphanTimeoutMs = 40_000;

@@ -1,6 +1,5 @@
 import type { Caller } from '../system/caller.ts';
-import { type Clock, systemClock } from '../system/clock.ts';
-import { DeadlineTimer } from '../system/deadline-timer.ts';
+import { type Clock, DeadlineTimer, systemClock } from '../system/clock.ts';
 import {
   AnswerTimes,
   type CancelReason,

@@ -2,7 +2,7 @@ import type { Context, Handler, Hono, MiddlewareHandler } from 'hono';
 import type { z } from 'zod';
 import type { ApiError } from '../errors/api-error.ts';
 import type { Jobs } from '../jobs/jobs.ts';
-import { JSON_TYPE } from '../json/json-text.ts';
+import { JSON_TYPE } from '../json/json-values.ts';
 import type { ModelRegistry } from '../models/model-registry.ts';
 import type { Pooling } from '../runner/runner.ts';
 import type { Clock } from '../system/clock.ts';

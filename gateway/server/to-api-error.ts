@@ -1,5 +1,5 @@
 import { ApiError, type ErrorStatus } from '../errors/api-error.ts';
-import { UnavailableError } from '../errors/unavailable-error.ts';
+import { UnavailableError } from '../errors/thrown.ts';
 import { JournalRefusal } from '../journal/journal-error.ts';
 import { GenerationError, type GenerationErrorCode } from '../runner/runner.ts';
 

@@ -5,7 +5,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import type { Socket } from 'node:net';
-import { isShortage } from '../errors/unavailable-error.ts';
+import { isShortage } from '../errors/thrown.ts';
 
 /** Unacknowledged bytes by connection; connections without any are left out. */
 export type Unacknowledged = ReadonlyMap<string, number>;

@@ -45,3 +45,64 @@ export async function settlesWithin(
     timer?.cancel();
   }
 }
+
+const maxDelayMs = 2 ** 31 - 1;
+
+/** One timer for many deadlines. It is set for the earliest one and, when it fires, finds all that are due. */
+export class DeadlineTimer<Key> {
+  readonly #clock: Clock;
+  readonly #onDue: (key: Key, nowMs: number) => void;
+  readonly #dueMs = new Map<Key, number>();
+  #timer: Timer | undefined;
+  #ringsAtMs = Number.POSITIVE_INFINITY;
+
+  /** onDue: called once for each key that is due. It may set the key again. */
+  constructor(clock: Clock, onDue: (key: Key, nowMs: number) => void) {
+    this.#clock = clock;
+    this.#onDue = onDue;
+  }
+
+  get size(): number {
+    return this.#dueMs.size;
+  }
+
+  set(key: Key, dueMs: number): void {
+    this.#dueMs.set(key, dueMs);
+    if (dueMs < this.#ringsAtMs) this.#arm(dueMs);
+  }
+
+  /** With the last key the timer goes too, so it never keeps the process from ending. */
+  delete(key: Key): void {
+    this.#dueMs.delete(key);
+    if (this.#dueMs.size === 0) this.#disarm();
+  }
+
+  #arm(dueMs: number): void {
+    this.#disarm();
+    this.#ringsAtMs = dueMs;
+    const delayMs = Math.min(Math.max(0, Math.ceil(dueMs - this.#clock.now())), maxDelayMs);
+    this.#timer = this.#clock.after(delayMs, () => this.#ring());
+  }
+
+  #disarm(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.#ringsAtMs = Number.POSITIVE_INFINITY;
+  }
+
+  #ring(): void {
+    const nowMs = this.#clock.now();
+    const due: Key[] = [];
+    for (const [key, dueMs] of this.#dueMs) if (dueMs <= nowMs) due.push(key);
+    this.#disarm();
+    for (const key of due) {
+      // The handler of an earlier key may have removed or postponed this one.
+      if ((this.#dueMs.get(key) ?? Number.POSITIVE_INFINITY) > nowMs) continue;
+      this.#dueMs.delete(key);
+      this.#onDue(key, nowMs);
+    }
+    let earliestMs = Number.POSITIVE_INFINITY;
+    for (const dueMs of this.#dueMs.values()) earliestMs = Math.min(earliestMs, dueMs);
+    if (this.#dueMs.size > 0) this.#arm(earliestMs);
+  }
+}

@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { errorCodeOf } from '../errors/model-file-error.ts';
-import { identityOf, isRunning } from './process-stat.ts';
+import { errorCodeOf } from '../errors/thrown.ts';
+import { identityOf, isRunning } from './kernel.ts';
 
 /**
  * A lock between processes: a file with the owner's process id and start time. The complete file is linked into place, so no

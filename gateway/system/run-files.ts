@@ -1,8 +1,8 @@
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
-import { errorCodeOf } from '../errors/model-file-error.ts';
-import { identityOf, isRunning } from './process-stat.ts';
+import { errorCodeOf } from '../errors/thrown.ts';
+import { identityOf, isRunning } from './kernel.ts';
 
 /** A file for each running server, by which commands of the same user find it. */
 

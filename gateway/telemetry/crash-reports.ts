@@ -5,7 +5,7 @@
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
-import { jsonText } from '../json/json-text.ts';
+import { jsonText } from '../json/json-values.ts';
 import { crashKind, type RunnerCrash } from '../runner/supervision/exit-policy.ts';
 import { inSnakeCase, type Log } from './log.ts';
 

@@ -1,7 +1,6 @@
 import type { TextIndex } from './packed-texts.ts';
 import type { TokenizerTables } from './tables.ts';
 import type { Steps } from './tokenizer.ts';
-import { WordCache } from './word-cache.ts';
 import type { WordMerger } from './word-merger.ts';
 
 /** The number of UTF-16 units that are encoded in one step. */
@@ -82,4 +81,83 @@ export abstract class Words {
     else ids[0] = whole;
     this.push(ids, count, out);
   }
+}
+
+const slotsMax = 2 ** 16;
+const wordsMax = slotsMax / 2;
+const unitsMax = 2 ** 19;
+const idsMax = 2 ** 18;
+/** Longer words are not cached. */
+const cachedWordUnitsMax = 64;
+
+/**
+ * The ids of recent words. Ordinary text repeats its words, so most words need only one look-up. The words lie in typed arrays,
+ * so a look-up needs no allocation. A full cache is emptied.
+ */
+class WordCache {
+  /** The index of a word by its hash, or none. */
+  readonly #slots = new Int32Array(slotsMax).fill(none);
+  readonly #hashes = new Int32Array(wordsMax);
+  /** Word i has the units and the ids from [i] to [i + 1]. */
+  readonly #unitStarts = new Int32Array(wordsMax + 1);
+  readonly #idStarts = new Int32Array(wordsMax + 1);
+  readonly #units = new Uint16Array(unitsMax);
+  readonly #ids = new Int32Array(idsMax);
+  #numWords = 0;
+
+  /** Appends the ids of the word from start to end of `text` to `out`. Returns false if the word is not cached. */
+  take(text: string, start: number, end: number, out: number[]): boolean {
+    if (end - start > cachedWordUnitsMax) return false;
+    const word = this.#slots[this.#slot(text, start, end, hashOf(text, start, end))] as number;
+    if (word === none) return false;
+    const last = this.#idStarts[word + 1] as number;
+    for (let i = this.#idStarts[word] as number; i < last; i++) out.push(this.#ids[i] as number);
+    return true;
+  }
+
+  /** Adds a word that is not cached yet. Its ids are those of `out` from `before` on. */
+  put(text: string, start: number, end: number, out: readonly number[], before: number): void {
+    const length = end - start;
+    const count = out.length - before;
+    if (length > cachedWordUnitsMax || count > cachedWordUnitsMax * 4) return;
+    const word = this.#numWords;
+    const unitsEnd = (this.#unitStarts[word] as number) + length;
+    const idsEnd = (this.#idStarts[word] as number) + count;
+    if (word === wordsMax || unitsEnd > unitsMax || idsEnd > idsMax) {
+      this.#slots.fill(none);
+      this.#numWords = 0;
+      this.put(text, start, end, out, before);
+      return;
+    }
+    const hash = hashOf(text, start, end);
+    this.#slots[this.#slot(text, start, end, hash)] = word;
+    this.#hashes[word] = hash;
+    for (let i = 0; i < length; i++) this.#units[unitsEnd - length + i] = text.charCodeAt(start + i);
+    for (let i = 0; i < count; i++) this.#ids[idsEnd - count + i] = out[before + i] as number;
+    this.#unitStarts[word + 1] = unitsEnd;
+    this.#idStarts[word + 1] = idsEnd;
+    this.#numWords = word + 1;
+  }
+
+  #slot(text: string, start: number, end: number, hash: number): number {
+    for (let slot = hash & (slotsMax - 1); ; slot = (slot + 1) & (slotsMax - 1)) {
+      const word = this.#slots[slot] as number;
+      if (word === none || (this.#hashes[word] === hash && this.#isWord(word, text, start, end))) return slot;
+    }
+  }
+
+  #isWord(word: number, text: string, start: number, end: number): boolean {
+    const from = this.#unitStarts[word] as number;
+    if ((this.#unitStarts[word + 1] as number) - from !== end - start) return false;
+    for (let i = start; i < end; i++) {
+      if (this.#units[from + i - start] !== text.charCodeAt(i)) return false;
+    }
+    return true;
+  }
+}
+
+function hashOf(text: string, start: number, end: number): number {
+  let hash = end - start;
+  for (let i = start; i < end; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x9e3779b1);
+  return hash ^ (hash >>> 15);
 }

@@ -77,7 +77,7 @@ test('a start takes the bundle of the sources that lie there', () => {
 
 test('a start takes the sources when one of them, or a package, is another than in the bundle', () => {
   for (const [source, change] of [
-    ['gateway/server/streams/sse.ts', '// edited\n'],
+    ['gateway/server/streams/stream-times.ts', '// edited\n'],
     ['gateway/runner/protocol/proto/runner.js', '// edited\n'],
     ['gateway/playground/page/page.css', '/* edited */\n'],
     ['deploy/source-urls.ts', '// edited\n'],

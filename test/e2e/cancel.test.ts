@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { processorMsOf } from '../../gateway/system/process-stat.ts';
+import { processorMsOf } from '../../gateway/system/kernel.ts';
 import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { until, within } from '../fixtures/within.ts';
 

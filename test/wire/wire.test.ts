@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import * as assert from 'uvu/assert';
-import { routeGroups } from '../../gateway/api/groups.ts';
+import { routeGroups } from '../../gateway/app.ts';
 import { closingSuite } from '../fixtures/closing-suite.ts';
 import { Random } from '../fixtures/random.ts';
 import { mismatchOf, type Played, parseWireFile, wireText } from './wire-file.ts';

@@ -9,8 +9,8 @@ import {
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
 import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
-import { jsonText, RawJson } from '../../json/json-text.ts';
-import { namedEvent } from '../../server/streams/sse.ts';
+import { jsonText, RawJson } from '../../json/json-values.ts';
+import { namedEvent } from '../../server/streams/response-stream.ts';
 import { endedByFields, markFields, marks } from '../answer-fields.ts';
 
 /** An answer of Anthropic's API, whole or as events. */

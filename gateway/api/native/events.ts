@@ -5,9 +5,9 @@ import type { Encoding, EventEncoder, EventOutlet, Facts } from '../../calls/cal
 import type { ApiError } from '../../errors/api-error.ts';
 import { timingsSchema } from '../../generation/answer-timings.ts';
 import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
-import { jsonText } from '../../json/json-text.ts';
+import { jsonText } from '../../json/json-values.ts';
 import { GenerationError, type GenerationErrorCode } from '../../runner/runner.ts';
-import { namedEvent } from '../../server/streams/sse.ts';
+import { namedEvent } from '../../server/streams/response-stream.ts';
 import { mark } from '../answer-fields.ts';
 import { MSGPACK_TYPE, packMsgpack } from '../msgpack.ts';
 

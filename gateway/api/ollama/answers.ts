@@ -9,7 +9,7 @@ import {
 import type { ApiError } from '../../errors/api-error.ts';
 import { type AnswerEnd, type AnswerPart, isCutShort } from '../../generation/text-stream.ts';
 import { appendCalls, type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
-import { jsonText, RawJson } from '../../json/json-text.ts';
+import { jsonText, RawJson } from '../../json/json-values.ts';
 import { LINES_TYPE } from '../../server/route-group.ts';
 import { endedByFields, markFields, marks } from '../answer-fields.ts';
 

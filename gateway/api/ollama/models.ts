@@ -5,7 +5,7 @@ import { hasThinking } from '../../calls/thinking.ts';
 import { hasTools } from '../../calls/tool-offer.ts';
 import { readModel } from '../../calls/use-model.ts';
 import { ApiError } from '../../errors/api-error.ts';
-import { JSON_TYPE } from '../../json/json-text.ts';
+import { JSON_TYPE } from '../../json/json-values.ts';
 import type { Model } from '../../models/model.ts';
 import { isResident, memoryOf, type ServedModel } from '../../models/model-registry.ts';
 import { LINES_TYPE, type RouteDeps } from '../../server/route-group.ts';

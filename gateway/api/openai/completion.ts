@@ -4,7 +4,7 @@ import type { Encoding, EventEncoder, EventOutlet, Facts } from '../../calls/cal
 import type { FinishedChoice } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import { type AnswerEnd, type AnswerPart, isCutShort } from '../../generation/text-stream.ts';
-import { dataEvent } from '../../server/streams/sse.ts';
+import { dataEvent } from '../../server/streams/response-stream.ts';
 import { endedBy, type Mark, mark, markFields } from '../answer-fields.ts';
 import { openAiErrorBody } from '../error-bodies.ts';
 import {

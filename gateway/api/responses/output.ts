@@ -3,7 +3,7 @@ import { GrowingText } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerText } from '../../generation/text-stream.ts';
 import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
-import { namedEvent } from '../../server/streams/sse.ts';
+import { namedEvent } from '../../server/streams/response-stream.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { openAiErrorBody } from '../error-bodies.ts';
 import { tokenLogprobs } from '../openai/choices.ts';

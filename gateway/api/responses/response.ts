@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { callDigits, type Facts } from '../../calls/call.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import { type AnswerEnd, isCutShort } from '../../generation/text-stream.ts';
-import { jsonText } from '../../json/json-text.ts';
+import { jsonText } from '../../json/json-values.ts';
 import { endedByFields, markFields, marks } from '../answer-fields.ts';
 import { effort } from '../call-fields.ts';
 import { tokenLogprobSchema } from '../openai/choices.ts';

@@ -1,8 +1,7 @@
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { streamAnswer } from '../../client/answer-stream.ts';
-import { RefusedError } from '../../client/refused-error.ts';
-import type { Server } from '../../client/server.ts';
-import { UnavailableError } from '../../errors/unavailable-error.ts';
+import { RefusedError, type Server } from '../../client/server.ts';
+import { UnavailableError } from '../../errors/thrown.ts';
 
 /** The ways in which requests follow each other. Each returns the samples in the order of the requests. */
 

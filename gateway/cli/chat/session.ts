@@ -1,9 +1,8 @@
 import { createInterface, type Interface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
 import { type AnswerEvent, streamAnswer, type Usage } from '../../client/answer-stream.ts';
-import { RefusedError } from '../../client/refused-error.ts';
-import type { Server } from '../../client/server.ts';
-import { UnavailableError } from '../../errors/unavailable-error.ts';
+import { RefusedError, type Server } from '../../client/server.ts';
+import { UnavailableError } from '../../errors/thrown.ts';
 import { terminalText } from '../../system/printable.ts';
 import { Conversation, handle } from './conversation.ts';
 import { MessageReader } from './message-reader.ts';

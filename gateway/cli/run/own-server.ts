@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import type { Server } from '../../client/server.ts';
 import { ExitCode, UsageError } from '../../errors/exit-code.ts';
-import { UnavailableError } from '../../errors/unavailable-error.ts';
+import { UnavailableError } from '../../errors/thrown.ts';
 import { escapeControls } from '../../system/printable.ts';
 import { startProgram } from '../../system/start-program.ts';
 

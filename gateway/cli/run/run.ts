@@ -1,11 +1,9 @@
 import { existsSync } from 'node:fs';
 
-import { RefusedError } from '../../client/refused-error.ts';
-import { Server, servedModels } from '../../client/server.ts';
+import { RefusedError, Server, servedModels } from '../../client/server.ts';
 import { type RunConfig, runSettings, serverOptions } from '../../config/client-settings.ts';
 import { ExitCode, UsageError } from '../../errors/exit-code.ts';
-import { ModelFileError } from '../../errors/model-file-error.ts';
-import { UnavailableError } from '../../errors/unavailable-error.ts';
+import { ModelFileError, UnavailableError } from '../../errors/thrown.ts';
 import { isHubName } from '../../models/hub/hub-file.ts';
 import { modelIdOf } from '../../models/model.ts';
 import { catalogue, resolveModel } from '../../models/model-cache.ts';

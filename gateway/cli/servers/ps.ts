@@ -1,8 +1,7 @@
 import * as z from 'zod';
-import { RefusedError } from '../../client/refused-error.ts';
-import { Server } from '../../client/server.ts';
+import { RefusedError, Server } from '../../client/server.ts';
 import { ExitCode } from '../../errors/exit-code.ts';
-import { UnavailableError } from '../../errors/unavailable-error.ts';
+import { UnavailableError } from '../../errors/thrown.ts';
 import { escapeControls } from '../../system/printable.ts';
 import { runningServers } from '../../system/run-files.ts';
 import { command, jsonFlag } from '../command.ts';

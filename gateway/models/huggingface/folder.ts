@@ -2,7 +2,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
-import { ModelFileError } from '../../errors/model-file-error.ts';
+import { ModelFileError } from '../../errors/thrown.ts';
 import { tablesOfTokenizerJson } from '../../tokenizer/huggingface/tokenizer-json.ts';
 import { identityOf, type ModelDescription, requireKnownArchitecture } from '../model.ts';
 import { identifyingFile, pickles, tokenizerFolders, weightFiles, whyNoPickle } from './folder-files.ts';

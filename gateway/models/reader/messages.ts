@@ -1,9 +1,7 @@
 /** The messages between the gateway and a model's reader (docs/architecture.md, "The reader"). */
 
 import { isTypedArray } from 'node:util/types';
-import { ModelFileError } from '../../errors/model-file-error.ts';
-import { messageOf } from '../../errors/thrown.ts';
-import { isShortage, UnavailableError } from '../../errors/unavailable-error.ts';
+import { isShortage, ModelFileError, messageOf, UnavailableError } from '../../errors/thrown.ts';
 import {
   type ChatMessage,
   ChatTemplateError,

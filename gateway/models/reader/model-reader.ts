@@ -10,8 +10,7 @@
  */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { asError } from '../../errors/thrown.ts';
-import { UnavailableError } from '../../errors/unavailable-error.ts';
+import { asError, UnavailableError } from '../../errors/thrown.ts';
 import {
   type ChatMessage,
   type ChatTemplate,
@@ -22,8 +21,7 @@ import type { TemplateFacts } from '../../prompt/template-features.ts';
 import type { ThinkingFormat } from '../../prompt/thinking-format.ts';
 import type { ToolUse } from '../../prompt/tool-call-format.ts';
 import { ANONYMOUS } from '../../system/caller.ts';
-import { FairQueue, type QueueItem } from '../../system/fair-queue.ts';
-import { SharedLimit } from '../../system/shared-limit.ts';
+import { FairQueue, type QueueItem, SharedLimit } from '../../system/fair-shares.ts';
 import {
   type EncodedText,
   type EncodeTextsOptions,

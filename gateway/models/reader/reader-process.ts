@@ -7,10 +7,9 @@
 import { type ChildProcess, type ForkOptions, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { bundleOf } from '../../bundle.js';
-import { ModelFileError } from '../../errors/model-file-error.ts';
-import { messageOf } from '../../errors/thrown.ts';
+import { ModelFileError, messageOf } from '../../errors/thrown.ts';
 import { ChatTemplateError } from '../../prompt/chat-template.ts';
-import { processorMsOf } from '../../system/process-stat.ts';
+import { processorMsOf } from '../../system/kernel.ts';
 import { withSpawnReserve } from '../../system/spawn-reserve.ts';
 import {
   errorOf,

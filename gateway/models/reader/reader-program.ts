@@ -1,6 +1,6 @@
 /** The main program of a model's reader, a process of the gateway: see model-reader.ts. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { ModelFileError } from '../../errors/model-file-error.ts';
+import { ModelFileError } from '../../errors/thrown.ts';
 import { ChatRenderer } from '../../prompt/chat-renderer.ts';
 import { ChatTemplateError, charactersIn } from '../../prompt/chat-template.ts';
 import { marksIn, templateFacts } from '../../prompt/template-features.ts';

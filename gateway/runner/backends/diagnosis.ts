@@ -1,8 +1,7 @@
 /** What `runnel doctor` reports: what this machine can compute with, and what it lacks. */
 import { availableParallelism, freemem, totalmem } from 'node:os';
-import { type HugePages, hugePages, SHARED_PAGES } from '../../system/huge-pages.ts';
+import { type HugePages, hugePages, kernelFile, SHARED_PAGES } from '../../system/kernel.ts';
 import { escapeControls, lastLineOf } from '../../system/printable.ts';
-import { kernelFile } from '../../system/process-stat.ts';
 import { programOutput } from '../../system/program-output.ts';
 import { type NodeFacts, nodeFacts, nodeFault } from '../../system/version.ts';
 import { DeviceInquiry, type DeviceReport, notRunnable, usableDevice } from './devices.ts';

@@ -4,8 +4,8 @@
  */
 
 import { PassThrough, type Readable, type Writable } from 'node:stream';
+import { kernelFile } from '../../system/kernel.ts';
 import { escapeControls } from '../../system/printable.ts';
-import { kernelFile } from '../../system/process-stat.ts';
 import { NoDescriptorsError } from '../../system/spawn-reserve.ts';
 import { scrubEnvironment, startProgram } from '../../system/start-program.ts';
 import { StderrReader } from './stderr.ts';

@@ -9,8 +9,15 @@ import { messageOf } from '../../errors/thrown.ts';
 import { systemClock } from '../../system/clock.ts';
 import type { CancelReason, VocabularyFrames } from '../runner.ts';
 import { AnswerCheck, EmbeddingCheck, NoticeRate } from './checks.ts';
-import { encodeFrame, FrameDecoder, maxBytesFromRunner, maxBytesToRunner, ProtocolError } from './frame.ts';
-import { FrameReader, FrameWriter } from './frame-pipes.ts';
+import {
+  encodeFrame,
+  FrameDecoder,
+  FrameReader,
+  FrameWriter,
+  maxBytesFromRunner,
+  maxBytesToRunner,
+  ProtocolError,
+} from './frame.ts';
 import {
   decodeFromRunner,
   type Embedding,

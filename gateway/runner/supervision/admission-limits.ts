@@ -1,5 +1,5 @@
 import type { Caller } from '../../system/caller.ts';
-import { SharedLimit } from '../../system/shared-limit.ts';
+import { SharedLimit } from '../../system/fair-shares.ts';
 import { GenerationError } from '../runner.ts';
 import { retryAfterSec } from './supervisor.ts';
 

@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { ANONYMOUS, type Caller } from '../../system/caller.ts';
-import type { QueueItem } from '../../system/fair-queue.ts';
+import type { QueueItem } from '../../system/fair-shares.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import type { Embedding, Output, PromptLogprobs, RequestError } from '../protocol/from-runner.ts';
 import type { RequestSink } from '../protocol/sent-requests.ts';

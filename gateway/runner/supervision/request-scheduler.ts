@@ -9,14 +9,13 @@
  * another while the others serve on; a single runner does nothing else meanwhile. The other requests lose nothing but time.
  */
 import type { Caller } from '../../system/caller.ts';
-import { FairQueue } from '../../system/fair-queue.ts';
+import { FairQueue } from '../../system/fair-shares.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../runner.ts';
 import type { AdmissionLimits } from './admission-limits.ts';
-import { GrammarTurns } from './grammar-turns.ts';
 import { OpenRequest, type RequestFacts } from './open-request.ts';
 import { fingerprintOf, type Quarantine } from './quarantine.ts';
-import { bestRunner, prefixHashes, ScheduledRunner, StepPlaces } from './scheduled-runner.ts';
+import { bestRunner, GrammarTurns, prefixHashes, ScheduledRunner, StepPlaces } from './scheduled-runner.ts';
 
 /** Deaths without a new token in between, the last of them in an isolation run, that put a request into quarantine. */
 export const maxCrashCount = 2;

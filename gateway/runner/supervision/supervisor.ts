@@ -1,5 +1,4 @@
-import { asError } from '../../errors/thrown.ts';
-import { isShortage } from '../../errors/unavailable-error.ts';
+import { asError, isShortage } from '../../errors/thrown.ts';
 import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
 import { type RunnerCommand, readOomKills, type Spawn, spawnRunner } from '../process/process.ts';
 import type { RunnerClient } from '../protocol/client.ts';

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Context, MiddlewareHandler } from 'hono';
 import { ApiError } from '../../errors/api-error.ts';
 import type { Caller } from '../../system/caller.ts';
-import { SharedLimit } from '../../system/shared-limit.ts';
+import { SharedLimit } from '../../system/fair-shares.ts';
 import { sharerOf } from './caller.ts';
 
 export interface BodyLimits {

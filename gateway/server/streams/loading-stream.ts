@@ -1,8 +1,7 @@
 import type { Context } from 'hono';
 import type { OpenText } from '../../generation/merge-streams.ts';
 import { type Clock, settlesWithin } from '../../system/clock.ts';
-import type { ResponseStream } from './response-stream.ts';
-import { eventStream } from './sse.ts';
+import { eventStream, type ResponseStream } from './response-stream.ts';
 
 /** How often a waiting client is told how far its model is loaded. */
 export const progressIntervalMs = 1000;

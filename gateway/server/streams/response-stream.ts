@@ -1,8 +1,8 @@
 import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import type { Context } from 'hono';
 import type { OpenText } from '../../generation/merge-streams.ts';
 import { type AtTurnEnd, turnEnd } from '../../system/turns.ts';
-import { bodyOutlet, type Outlet, socketOutlet } from './outlet.ts';
 import { GATHER_MS, type StreamTimes, streamTimes, type TimedStream } from './stream-times.ts';
 
 /**
@@ -13,6 +13,15 @@ const MAX_PENDING_CHARS = 2 ** 15;
 
 const KEEP_ALIVE = ': keep-alive\n\n';
 
+declare module 'hono' {
+  interface ContextVariableMap {
+    /** The response stream, if it began before the answer was known (loading-stream.ts). */
+    begunStream: ResponseStream;
+  }
+}
+
+type Encoding = 'utf8' | 'latin1';
+
 /** Hono's environment of a request. outgoing is undefined without a socket. */
 export interface StreamEnv {
   readonly outgoing?: ServerResponse;
@@ -22,7 +31,7 @@ export interface StreamEnv {
 
 interface ResponseStreamOptions {
   /** latin1 writes each character as a byte. */
-  readonly encoding?: 'utf8' | 'latin1';
+  readonly encoding?: Encoding;
   /** Whether a comment breaks a long silence; for server-sent events. */
   readonly isKeptAlive?: boolean;
   readonly times?: StreamTimes;
@@ -35,7 +44,7 @@ interface ResponseStreamOptions {
 export class ResponseStream implements AtTurnEnd, TimedStream {
   readonly #context: Context;
   readonly #contentType: string;
-  readonly #encoding: 'utf8' | 'latin1';
+  readonly #encoding: Encoding;
   readonly #isKeptAlive: boolean;
   readonly #times: StreamTimes;
   #pending = '';
@@ -210,4 +219,90 @@ export class ResponseStream implements AtTurnEnd, TimedStream {
     this.#times.forget(this);
     this.#onEnd();
   }
+}
+
+/** A stream of server-sent events. Each write must be whole events, so that a keep-alive comment never splits one. */
+export function eventStream(c: Context, times?: StreamTimes): ResponseStream {
+  const begun = c.get('begunStream') as ResponseStream | undefined;
+  return begun ?? new ResponseStream(c, 'text/event-stream', { isKeptAlive: true, ...(times && { times }) });
+}
+
+/** An event with a name, as native streams use. */
+export function namedEvent(event: string, json: string): string {
+  return `event: ${event}\ndata: ${json}\n\n`;
+}
+
+/** An event without a name, as OpenAI streams use: their clients miss the data of named events. */
+export function dataEvent(json: string): string {
+  return `data: ${json}\n\n`;
+}
+
+/** Where a stream is written to. */
+export interface Outlet {
+  /** text: not empty. Returns false if the client is behind; onDrain is called when it has caught up. */
+  write(text: string, encoding: Encoding): boolean;
+  end(): void;
+  /** Breaks the connection off, so that the client sees that the answer is incomplete. */
+  cut(): void;
+}
+
+/** Writes to Node's own response, whose header has been written. */
+export function socketOutlet(outgoing: ServerResponse, onDrain: () => void): Outlet {
+  outgoing.on('drain', onDrain);
+  // Node reports a connection that breaks during a write. The listener only keeps that from throwing: the stream ends by
+  // 'close'.
+  outgoing.on('error', () => {});
+  let hasBegun = false;
+  return {
+    write: (text, encoding) => {
+      if (outgoing.destroyed) return true;
+      const { socket } = outgoing;
+      if (hasBegun && socket?.writable && outgoing.chunkedEncoding)
+        return writeChunk(socket, text, encoding, onDrain);
+      // The first write takes the header along.
+      hasBegun = socket !== null;
+      return outgoing.write(text, encoding);
+    },
+    end: () => outgoing.end(),
+    cut: () => outgoing.destroy(),
+  };
+}
+
+/**
+ * Writes a chunk in one piece. Node's response makes four writes of it and joins them later, which costs more than all that
+ * makes the text.
+ */
+function writeChunk(socket: Socket, text: string, encoding: Encoding, onDrain: () => void): boolean {
+  const numBytes = Buffer.byteLength(text, encoding);
+  const isTaken = socket.write(`${numBytes.toString(16)}\r\n${text}\r\n`, encoding);
+  // The response reports only what it has written itself.
+  if (!isTaken) socket.once('drain', onDrain);
+  return isTaken;
+}
+
+/** Writes to a pulled body, for a request without a socket. A client that has not asked for more is behind. */
+export function bodyOutlet(
+  onDrain: () => void,
+  onCancel: () => void,
+): { readonly outlet: Outlet; readonly body: ReadableStream<Uint8Array> } {
+  let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
+  const body = new ReadableStream<Uint8Array>(
+    {
+      start: (started) => {
+        controller = started;
+      },
+      pull: onDrain,
+      cancel: onCancel,
+    },
+    { highWaterMark: 0 },
+  );
+  const outlet: Outlet = {
+    write: (text, encoding) => {
+      controller?.enqueue(Buffer.from(text, encoding));
+      return (controller?.desiredSize ?? 0) > 0;
+    },
+    end: () => controller?.close(),
+    cut: () => controller?.error(new Error('The stream was broken off.')),
+  };
+  return { outlet, body };
 }

@@ -1,5 +1,4 @@
-import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
-import { DeadlineTimer } from '../../system/deadline-timer.ts';
+import { type Clock, DeadlineTimer, systemClock, type Timer } from '../../system/clock.ts';
 
 /** After this long a silence a stream sends a comment, so that clients and proxies see that it lives. */
 export const KEEP_ALIVE_INTERVAL_MS = 10_000;

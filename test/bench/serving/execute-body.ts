@@ -1,6 +1,6 @@
 import { parseJson } from '../../../gateway/api/json.ts';
 import { type ExecuteRequest, parseExecuteRequest } from '../../../gateway/api/native/execute.ts';
-import { jsonText } from '../../../gateway/json/json-text.ts';
+import { jsonText } from '../../../gateway/json/json-values.ts';
 import { RUNNEL } from '../engines/runnel.ts';
 import type { Figures, Subject } from '../interleave.ts';
 import { valueAt } from '../statistics.ts';

@@ -1,6 +1,6 @@
 import { statSync } from 'node:fs';
 import { basename } from 'node:path';
-import { processorMsOf } from '../../../gateway/system/process-stat.ts';
+import { processorMsOf } from '../../../gateway/system/kernel.ts';
 import { Gateway } from '../../fixtures/gateway.ts';
 import { residentBytes } from '../../fixtures/process-memory.ts';
 import type { Runner } from '../engines/runnel.ts';

@@ -2,9 +2,8 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { eventData, streamAnswer } from '../../../gateway/client/answer-stream.ts';
 
-import { RefusedError } from '../../../gateway/client/refused-error.ts';
-import { firstModel, Server } from '../../../gateway/client/server.ts';
-import { UnavailableError } from '../../../gateway/errors/unavailable-error.ts';
+import { firstModel, RefusedError, Server } from '../../../gateway/client/server.ts';
+import { UnavailableError } from '../../../gateway/errors/thrown.ts';
 import { OpenAiServer, writeEnd, writeText } from '../../fixtures/openai-server.ts';
 
 const test = suite<{ fake: OpenAiServer; server: Server }>('answer stream');

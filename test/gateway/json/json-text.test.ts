@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { parseLosslessJson } from '../../../gateway/json/json-parser.ts';
-import { jsonText } from '../../../gateway/json/json-text.ts';
+import { jsonText } from '../../../gateway/json/json-values.ts';
 
 const test = suite('json text');
 

@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { ModelFileError } from '../../../gateway/errors/model-file-error.ts';
+import { ModelFileError } from '../../../gateway/errors/thrown.ts';
 import { resolveModel } from '../../../gateway/models/model-cache.ts';
 import { loadModel, ModelSlot } from '../../../gateway/models/model-slot.ts';
 import { byteModel } from '../../fixtures/byte-model.ts';

@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { ModelFileError } from '../../../gateway/errors/model-file-error.ts';
+import { ModelFileError } from '../../../gateway/errors/thrown.ts';
 import {
   type CatalogueEntry,
   cachePath,

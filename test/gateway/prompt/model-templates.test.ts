@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ChatRenderer, type PromptTokenizer } from '../../../gateway/prompt/chat-renderer.ts';
-import { Template } from '../../../gateway/prompt/jinja/interpreter.ts';
+import { Template } from '../../../gateway/prompt/jinja/template.ts';
 import { marksIn } from '../../../gateway/prompt/template-features.ts';
 import type { TextSegment } from '../../../gateway/tokenizer/added-tokens.ts';
 import { finish, type Steps, type Tokenizer } from '../../../gateway/tokenizer/tokenizer.ts';

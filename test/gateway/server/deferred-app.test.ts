@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { DeferredApp } from '../../../gateway/server/deferred-app.ts';
+import { DeferredApp } from '../../../gateway/server/http-server.ts';
 
 const test = suite('deferred application');
 

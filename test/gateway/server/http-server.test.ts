@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { Hono } from 'hono';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { answerOutside, answerUnreadable } from '../../../gateway/api/outside-answers.ts';
+import { answerOutside, answerUnreadable } from '../../../gateway/api/error-bodies.ts';
 import { LINGER_BYTES } from '../../../gateway/server/connections.ts';
 import { close, createHttpServer, type HttpLimits, listen } from '../../../gateway/server/http-server.ts';
 import { streamResponse } from '../../../gateway/server/streams/stream.ts';

@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { DeadlineTimer } from '../../../gateway/system/deadline-timer.ts';
+import { DeadlineTimer } from '../../../gateway/system/clock.ts';
 import { HandClock } from '../../fixtures/hand-clock.ts';
 
 const test = suite('alarms');

@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { Caller } from '../../../gateway/system/caller.ts';
-import { FairQueue, type QueueItem } from '../../../gateway/system/fair-queue.ts';
+import { FairQueue, type QueueItem } from '../../../gateway/system/fair-shares.ts';
 import { callerNamed } from '../../fixtures/keys.ts';
 import { Random } from '../../fixtures/random.ts';
 

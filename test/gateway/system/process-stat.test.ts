@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { processorMsOf } from '../../../gateway/system/process-stat.ts';
+import { processorMsOf } from '../../../gateway/system/kernel.ts';
 
 const test = suite('process-stat');
 

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { identityOf, isRunning } from '../../../gateway/system/process-stat.ts';
+import { identityOf, isRunning } from '../../../gateway/system/kernel.ts';
 import { runningServers, writeRunFile } from '../../../gateway/system/run-files.ts';
 import { stateOf } from '../../fixtures/gateway.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';

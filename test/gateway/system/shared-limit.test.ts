@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { SharedLimit } from '../../../gateway/system/shared-limit.ts';
+import { SharedLimit } from '../../../gateway/system/fair-shares.ts';
 import { callerNamed } from '../../fixtures/keys.ts';
 import { Random } from '../../fixtures/random.ts';
 

@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { LogWriter, maxWaitingBytes, retryMs } from '../../../gateway/telemetry/log-writer.ts';
+import { LogWriter, maxWaitingBytes, retryMs } from '../../../gateway/telemetry/log.ts';
 import { programFile } from '../../fixtures/programs.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 import { until, within } from '../../fixtures/within.ts';

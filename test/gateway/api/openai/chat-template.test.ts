@@ -1,7 +1,7 @@
 /** The error for a conversation that cannot be rendered says whose fault it is. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { UnavailableError } from '../../../../gateway/errors/unavailable-error.ts';
+import { UnavailableError } from '../../../../gateway/errors/thrown.ts';
 import type { ModelReader } from '../../../../gateway/models/reader/model-reader.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { byteModel } from '../../../fixtures/byte-model.ts';

@@ -2,7 +2,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { levelOf } from '../../../../gateway/cli/bench/level.ts';
 import type { Sample } from '../../../../gateway/cli/bench/load.ts';
-import { UnavailableError } from '../../../../gateway/errors/unavailable-error.ts';
+import { UnavailableError } from '../../../../gateway/errors/thrown.ts';
 
 const test = suite('bench level');
 

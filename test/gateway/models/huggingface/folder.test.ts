@@ -2,7 +2,7 @@ import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { ModelFileError } from '../../../../gateway/errors/model-file-error.ts';
+import { ModelFileError } from '../../../../gateway/errors/thrown.ts';
 import { loadModel, ModelSlot } from '../../../../gateway/models/model-slot.ts';
 import { readModel } from '../../../../gateway/models/read-model.ts';
 import { errorOf } from '../../../fixtures/errors.ts';

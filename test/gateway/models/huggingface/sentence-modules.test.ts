@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { ModelFileError } from '../../../../gateway/errors/model-file-error.ts';
+import { ModelFileError } from '../../../../gateway/errors/thrown.ts';
 import { poolingOf } from '../../../../gateway/generation/embeddings.ts';
 import { fileLimits } from '../../../../gateway/models/huggingface/json-file.ts';
 import type { ModelPooling } from '../../../../gateway/models/model.ts';

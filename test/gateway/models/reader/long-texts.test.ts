@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { ModelReader } from '../../../../gateway/models/reader/model-reader.ts';
-import { processorMsOf } from '../../../../gateway/system/process-stat.ts';
+import { processorMsOf } from '../../../../gateway/system/kernel.ts';
 import { BpeTokenizer } from '../../../../gateway/tokenizer/bpe-tokenizer.ts';
 import { tablesOfTokenizerJson } from '../../../../gateway/tokenizer/huggingface/tokenizer-json.ts';
 import type { TokenizerTables } from '../../../../gateway/tokenizer/tables.ts';

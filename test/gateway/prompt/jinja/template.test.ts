@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { Template } from '../../../../gateway/prompt/jinja/interpreter.ts';
+import { Template } from '../../../../gateway/prompt/jinja/template.ts';
 import { JinjaError } from '../../../../gateway/prompt/jinja/values.ts';
 
 const test = suite('jinja/template');

@@ -1,8 +1,12 @@
 import { PassThrough, Writable } from 'node:stream';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { FrameDecoder } from '../../../../gateway/runner/protocol/frame.ts';
-import { FrameReader, FrameWriter, maxTurnMs } from '../../../../gateway/runner/protocol/frame-pipes.ts';
+import {
+  FrameDecoder,
+  FrameReader,
+  FrameWriter,
+  maxTurnMs,
+} from '../../../../gateway/runner/protocol/frame.ts';
 import { until, within } from '../../../fixtures/within.ts';
 
 const test = suite('frame pipes');

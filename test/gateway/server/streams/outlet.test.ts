@@ -2,7 +2,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { type Outlet, socketOutlet } from '../../../../gateway/server/streams/outlet.ts';
+import { type Outlet, socketOutlet } from '../../../../gateway/server/streams/response-stream.ts';
 import { within } from '../../../fixtures/within.ts';
 
 const PATIENCE_MS = 10_000;

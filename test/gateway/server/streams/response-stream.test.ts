@@ -3,8 +3,11 @@ import { Hono } from 'hono';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { close, createHttpServer, listen } from '../../../../gateway/server/http-server.ts';
-import type { ResponseStream } from '../../../../gateway/server/streams/response-stream.ts';
-import { dataEvent, eventStream } from '../../../../gateway/server/streams/sse.ts';
+import {
+  dataEvent,
+  eventStream,
+  type ResponseStream,
+} from '../../../../gateway/server/streams/response-stream.ts';
 import {
   GATHER_MS,
   KEEP_ALIVE_INTERVAL_MS,

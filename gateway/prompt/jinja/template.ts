@@ -1,12 +1,14 @@
-/** The functions that every chat template may call. */
-
+import { Scope } from './expression-parser.ts';
 import { strftime } from './formats.ts';
+import { tokensOf } from './lexer.ts';
+import { outputOf, StatementParser } from './statement-parser.ts';
 import { textOf } from './text.ts';
 import {
   type Arguments,
   Attributes,
   bind,
   Callable,
+  fromJson,
   intOf,
   isDict,
   itemsOf,
@@ -19,8 +21,8 @@ import {
 /** The same limit as in Jinja's sandbox. */
 const maxRange = 100_000;
 
-/** now: the time that strftime_now writes. */
-export function globalsAt(now: Date): readonly (readonly [string, Value])[] {
+/** The functions that every chat template may call. now: the time that strftime_now writes. */
+function globalsAt(now: Date): readonly (readonly [string, Value])[] {
   const functions: Record<string, Callable['call']> = {
     range,
     namespace: (args) => new Attributes('Namespace', namedValues('namespace', args)),
@@ -61,4 +63,25 @@ function pairOf(value: Value): readonly [ReturnType<typeof keyOf>, Value] {
   if (key === undefined || item === undefined || rest.length > 0)
     throw new JinjaError('a pair has two items');
   return [keyOf(key), item];
+}
+
+/**
+ * A chat template in the language of Jinja 3.1 as Python runs it, with trim_blocks, lstrip_blocks, loop controls and the
+ * functions that Hugging Face's transformers adds. Unsupported parts of the language are refused by name when the template is
+ * parsed.
+ */
+export class Template {
+  readonly #body: ReturnType<StatementParser['template']>;
+
+  /** Throws JinjaError with the line if the source cannot be parsed. */
+  constructor(source: string) {
+    this.#body = new StatementParser(tokensOf(source)).template();
+  }
+
+  /** variables: any JSON values. Throws JinjaError for the template's own refusals and for its errors. */
+  render(variables: Readonly<Record<string, unknown>>, now = new Date()): string {
+    const globals = new Scope(undefined, globalsAt(now));
+    const given = Object.entries(variables).map(([name, value]) => [name, fromJson(value)] as const);
+    return outputOf(this.#body, new Scope(globals, given));
+  }
 }

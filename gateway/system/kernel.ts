@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
+import { release } from 'node:os';
 
-/** What the kernel tells of a process in /proc/PID/stat. It works on Linux, on one machine. */
+/** What the kernel tells of processes, in /proc/PID/stat, and of its huge pages. It works on Linux, on one machine. */
 
 /** The fields from the third on; undefined if there is no such process. */
 function statOf(pid: number): string[] | undefined {
@@ -37,4 +38,26 @@ export function processorMsOf(pid: number): number | undefined {
   if (fields === undefined) return undefined;
   const [userTicks, systemTicks] = [Number(fields[14 - 3]), Number(fields[15 - 3])];
   return ((userTicks + systemTicks) * 1000) / ticksPerSecond;
+}
+
+export const SHARED_PAGES = '/sys/kernel/mm/transparent_hugepage/shmem_enabled';
+
+export interface HugePages {
+  /** The kernel's setting in SHARED_PAGES; null: it has no huge pages. */
+  readonly shared_setting: string | null;
+  /** Whether the weights that runners share get huge pages. */
+  readonly for_weights: boolean;
+}
+
+/**
+ * Whether files in memory, such as the weights that runners share, get huge pages from this kernel.
+ * root: the directory that holds /sys; kernel: release of the kernel. Tests replace both.
+ */
+export function hugePages(root = '', kernel = release()): HugePages {
+  const setting = /\[(\w+)\]/.exec(kernelFile(`${root}${SHARED_PAGES}`) ?? '')?.[1] ?? null;
+  // A runner asks for huge pages, and from Linux 6.1 on it gets them also where the setting is `never`.
+  const [major = 0, minor = 0] = kernel.split('.').map((part) => Number.parseInt(part, 10));
+  const isGivenAnyway = major > 6 || (major === 6 && minor >= 1);
+  const isDenied = setting === null || setting === 'deny' || (setting === 'never' && !isGivenAnyway);
+  return { shared_setting: setting, for_weights: !isDenied };
 }

@@ -1,8 +1,3 @@
-/**
- * A queue that callers share fairly, by deficit round robin: callers take turns, and each turn adds one unit of cost for each
- * share to what the caller may take. So two callers that always have work waiting get work of the same cost, whatever its pieces cost and
- * however many wait. A caller that is alone gets everything. Within a caller the order is that of priority, then of arrival.
- */
 import type { Caller } from './caller.ts';
 
 export interface QueueItem {
@@ -27,6 +22,11 @@ export interface Choice<Item> {
   readonly held?: (caller: Caller) => number;
 }
 
+/**
+ * A queue that callers share fairly, by deficit round robin: callers take turns, and each turn adds one unit of cost for each
+ * share to what the caller may take. So two callers that always have work waiting get work of the same cost, whatever its pieces cost and
+ * however many wait. A caller that is alone gets everything. Within a caller the order is that of priority, then of arrival.
+ */
 export class FairQueue<Item extends QueueItem> {
   readonly #maxItems: number;
   /** By the callers' names. A caller without items has no line. */
@@ -111,5 +111,71 @@ export class FairQueue<Item extends QueueItem> {
     const next = first.find((each) => roundsOf(each) === numRounds);
     for (const each of first) each.line.deficit += numRounds * each.line.caller.shares;
     return next?.item;
+  }
+}
+
+/**
+ * A limit on what callers hold of one resource together. A caller that is alone may hold all of it. When it is all held, a
+ * caller that has less than its share still gets the rest of that share, so that nobody can shut others out; what is held may
+ * then exceed the limit, up to the ceiling of twice the limit.
+ */
+export class SharedLimit {
+  readonly limit: number;
+  /** What is never exceeded. */
+  readonly ceiling: number;
+  readonly #held = new Map<string, { amount: number; shares: number }>();
+  #total = 0;
+
+  constructor(limit: number) {
+    this.limit = limit;
+    this.ceiling = 2 * limit;
+  }
+
+  get total(): number {
+    return this.#total;
+  }
+
+  heldBy({ name }: Caller): number {
+    return this.#held.get(name)?.amount ?? 0;
+  }
+
+  get numCallers(): number {
+    return this.#held.size;
+  }
+
+  /** Whether the caller may hold this much more. others: what else counts against the limit, and is nobody's. */
+  hasRoom(caller: Caller, amount: number, others = 0): boolean {
+    const wanted = this.#total + others + amount;
+    if (wanted <= this.limit) return true;
+    if (this.#sharesBeside(caller) === 0 || wanted > this.ceiling) return false;
+    return this.heldBy(caller) + amount <= this.shareOf(caller);
+  }
+
+  /** What the caller may have of the limit beside the others that hold something now. */
+  shareOf(caller: Caller): number {
+    return (this.limit * caller.shares) / (caller.shares + this.#sharesBeside(caller));
+  }
+
+  #sharesBeside(caller: Caller): number {
+    let shares = 0;
+    for (const [name, held] of this.#held) if (name !== caller.name) shares += held.shares;
+    return shares;
+  }
+
+  /** Holds this much more, whether there is room or not. */
+  hold({ name, shares }: Caller, amount: number): void {
+    if (amount === 0) return;
+    this.#total += amount;
+    this.#held.set(name, { amount: (this.#held.get(name)?.amount ?? 0) + amount, shares });
+  }
+
+  release({ name }: Caller, amount: number): void {
+    if (amount === 0) return;
+    const held = this.#held.get(name);
+    if (held === undefined || held.amount < amount)
+      throw new Error('a caller released more of a resource than it held');
+    this.#total -= amount;
+    held.amount -= amount;
+    if (held.amount === 0) this.#held.delete(name);
   }
 }
