@@ -35,7 +35,7 @@ const makers: Readonly<Record<string, () => Promise<unknown>>> = {
   'gateway/prompt/tool-call-format.ts': () => import('../gateway/prompt/tool-call-format.ts'),
   'gateway/prompt/chat-renderer.ts': async () => {
     const { ControlTokenEscaper } = await import('../gateway/prompt/chat-renderer.ts');
-    const { LiteralFinder } = await import('../gateway/tokenizer/literals.ts');
+    const { LiteralFinder } = await import('../gateway/tokenizer/added-tokens.ts');
     new ControlTokenEscaper(['<s>'], await LiteralFinder.of([['<s>', 0]]), []);
   },
   'gateway/tokenizer/pre-tokenizers/word-splitter.ts': async () => {

@@ -1,10 +1,10 @@
 import { RequestError } from '@hono/node-server';
 import { ApiError } from '../errors/api-error.ts';
+import { CORRELATION_HEADER } from '../server/request-log.ts';
 import { toApiError } from '../server/to-api-error.ts';
 import type { AnswerUnreadable } from '../server/unreadable-requests.ts';
 import type { Ids } from '../system/ids.ts';
 import type { Log } from '../telemetry/log.ts';
-import { CORRELATION_HEADER } from '../telemetry/trace-context.ts';
 
 /**
  * The bodies of errors in the two forms that answers outside of the application have too, and these answers. They are needed before

@@ -3,6 +3,7 @@ import type { Context } from 'hono';
 import { ApiError, invalidField, shown } from '../errors/api-error.ts';
 import { JsonFault, parseLosslessJson } from '../json/json-parser.ts';
 import { JSON_TYPE } from '../json/json-values.ts';
+import { isWellFormed } from '../system/printable.ts';
 import { turns } from '../system/turns.ts';
 
 /**
@@ -98,11 +99,11 @@ type Path = readonly string[];
 
 /** The path to the broken string, or to the object that has a member with a broken name. */
 function pathOfBrokenText(value: unknown): Path | undefined {
-  if (typeof value === 'string') return isBroken(value) ? [] : undefined;
+  if (typeof value === 'string') return isWellFormed(value) ? undefined : [];
   if (typeof value !== 'object' || value === null) return undefined;
   if (Array.isArray(value)) return pathInList(value);
   for (const [name, member] of Object.entries(value)) {
-    if (isBroken(name)) return [];
+    if (!isWellFormed(name)) return [];
     const path = pathOfBrokenText(member);
     if (path !== undefined) return [name, ...path];
   }
@@ -116,9 +117,4 @@ function pathInList(items: readonly unknown[]): Path | undefined {
     if (path !== undefined) return [String(index), ...path];
   }
   return undefined;
-}
-
-/** With the flag u, a whole pair is one character and not a surrogate. */
-function isBroken(text: string): boolean {
-  return /\p{Surrogate}/u.test(text);
 }

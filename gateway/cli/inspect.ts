@@ -9,6 +9,7 @@ import { ModelReader } from '../models/reader/model-reader.ts';
 import type { TemplateFacts } from '../prompt/template-features.ts';
 import { diagnose } from '../runner/backends/diagnosis.ts';
 import { inspectBy, type RunnerInspection } from '../runner/backends/model-memory.ts';
+import { megabytes } from '../system/printable.ts';
 import { command, jsonFlag } from './command.ts';
 import { deviceSettings } from './doctor.ts';
 
@@ -249,8 +250,4 @@ function memoryRows(memory: NonNullable<Inspection['memory']>): [string, string]
 function runsText({ obstacle, backend, device }: Inspection): string {
   if (obstacle !== null) return `no: ${obstacle}`;
   return `yes, by ${backend}-runner on ${device}`;
-}
-
-function megabytes(bytes: number): string {
-  return `${(bytes / 1e6).toFixed(1)} MB`;
 }

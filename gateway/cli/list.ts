@@ -1,5 +1,6 @@
 import { ExitCode } from '../errors/exit-code.ts';
 import { listModels } from '../models/model-cache.ts';
+import { megabytes } from '../system/printable.ts';
 import { command, jsonFlag } from './command.ts';
 
 /** `runnel list`: lists the pulled models with size and path. */
@@ -16,8 +17,7 @@ export const list = command({
     }
     const width = Math.max(0, ...models.map(({ name }) => name.length));
     for (const { name, bytes, path } of models) {
-      const size = `${(bytes / 1e6).toFixed(1)} MB`;
-      process.stdout.write(`${name.padEnd(width)}  ${size.padStart(11)}  ${path}\n`);
+      process.stdout.write(`${name.padEnd(width)}  ${megabytes(bytes).padStart(11)}  ${path}\n`);
     }
     return ExitCode.ok;
   },

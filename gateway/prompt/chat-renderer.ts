@@ -4,8 +4,7 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import type { TextSegment } from '../tokenizer/added-tokens.ts';
-import { LiteralFinder } from '../tokenizer/literals.ts';
+import { LiteralFinder, type TextSegment } from '../tokenizer/added-tokens.ts';
 import type { Steps, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { BoundedTemplate, outputCharsMax, type TemplateMessage } from './bounded-template.ts';
 import {

@@ -4,7 +4,6 @@ import { matchedRoutes } from 'hono/route';
 import { GenerationError } from '../runner/runner.ts';
 import type { Ids } from '../system/ids.ts';
 import type { Log } from '../telemetry/log.ts';
-import { CORRELATION_HEADER, TRACE_HEADER, traceOf } from '../telemetry/trace-context.ts';
 import { callerField } from './guard/caller.ts';
 import type { RouteDeps } from './route-group.ts';
 import { toApiError } from './to-api-error.ts';
@@ -13,6 +12,8 @@ declare module 'hono' {
   interface ContextVariableMap {
     used: UsedTokens;
     correlationId: string;
+    /** Undefined if the request has no such header, or an invalid one. */
+    trace: TraceFields | undefined;
   }
 }
 
@@ -109,10 +110,11 @@ export function failureLog(log: Log, c: Context): (thrown: unknown) => void {
   };
 }
 
-export function logFailure(log: Log, c: Context, thrown: unknown): void {
-  failureLog(log, c)(thrown);
-}
-
+/**
+ * The header with a request's correlation id. A client sends one or is given one, to find the request in the logs of
+ * every server that it passed.
+ */
+export const CORRELATION_HEADER = 'X-Correlation-Id';
 const CORRELATION_ID = /^[A-Za-z0-9-]{1,64}$/;
 
 /**
@@ -140,4 +142,44 @@ export function tellIgnored(c: Context, log: Log, ignored: readonly string[]): v
   if (ignored.length > MAX_IGNORED_NAMES) names.push(`${ignored.length - MAX_IGNORED_NAMES} more`);
   c.header(IGNORED_HEADER, names.join(', '), { append: true });
   log.debug({ event: 'fields_ignored', fields: names, path: c.req.path, request_id: c.get('requestId') });
+}
+
+/**
+ * The fields of each log line about a request with a valid header of W3C Trace Context (https://www.w3.org/TR/trace-context/), which
+ * names the trace of a request. Nothing is exported to a tracing system. Log lines name the trace, so that log and trace can be
+ * matched.
+ */
+interface TraceFields {
+  readonly trace_id: string;
+  readonly parent_span_id: string;
+  /** The span of this request here: 16 random hexadecimal digits. */
+  readonly span_id: string;
+  /** Whether the caller records the trace. */
+  readonly sampled: boolean;
+}
+
+const TRACE_HEADER = 'traceparent';
+
+/** Version, trace, span and flags. Later versions may have more after them. */
+const TRACE = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
+const ZEROS = /^0+$/;
+
+/** Parses the header. Undefined without a header, or with an invalid one, which the specification says to ignore. */
+export function traceOf(header: string | undefined, ids: Ids): TraceFields | undefined {
+  if (header === undefined) return undefined;
+  const [, version, traceId = '', spanId = '', flags = '', more] = TRACE.exec(header) ?? [];
+  if (version === undefined || version === 'ff' || ZEROS.test(traceId) || ZEROS.test(spanId))
+    return undefined;
+  if (version === '00' && more !== undefined) return undefined;
+  return {
+    trace_id: traceId,
+    parent_span_id: spanId,
+    span_id: spanIdOf(ids.uuid()),
+    sampled: (Number.parseInt(flags, 16) & 1) === 1,
+  };
+}
+
+/** The last digits of a UUID. They are not all 0: the first of them tells the variant. */
+function spanIdOf(uuid: string): string {
+  return uuid.replaceAll('-', '').slice(-16);
 }

@@ -7,7 +7,7 @@ import {
   familyOf,
   readUnacknowledged,
   type Unacknowledged,
-} from './unacknowledged.ts';
+} from '../system/kernel.ts';
 
 /**
  * Cuts the connections of clients that take nothing or next to nothing of their answers: clients that do not read, that

@@ -16,6 +16,21 @@ export function terminalText(text: string): string {
   );
 }
 
+/** Whether the text has no unpaired surrogate. With the flag u, a whole pair is one character and not a surrogate. */
+export function isWellFormed(text: string): boolean {
+  return !/\p{Surrogate}/u.test(text);
+}
+
+export function megabytes(bytes: number): string {
+  return `${(bytes / 1e6).toFixed(1)} MB`;
+}
+
+/** The lines of a table, whose columns are as wide as their longest texts. */
+export function columns(rows: readonly (readonly string[])[], pad: 'padStart' | 'padEnd'): string[] {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  return rows.map((row) => row.map((text, column) => text[pad](widths[column] ?? 0)).join('  '));
+}
+
 export function snakeCase(name: string): string {
   return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }

@@ -3,7 +3,6 @@
  * words, and the symbols of each word merge into tokens. The ids equal those of the tokenizer that the model was trained with.
  */
 import { AddedTokens, type Piece, type TextSegment, unpackAddedTokens } from './added-tokens.ts';
-import { ByteLevelWords } from './byte-level.ts';
 import { MergeTable, ScoreMergeFinder } from './merges.ts';
 import { bytesAt, TextIndex } from './packed-texts.ts';
 import { SentencePieceWords } from './sentencepiece.ts';
@@ -19,6 +18,7 @@ import {
   type Tokenizer,
 } from './tokenizer.ts';
 import { WordMerger } from './word-merger.ts';
+import { ByteLevelWords } from './words.ts';
 
 export class BpeTokenizer implements Tokenizer {
   readonly #tables: TokenizerTables;

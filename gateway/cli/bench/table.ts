@@ -1,3 +1,4 @@
+import { columns } from '../../system/printable.ts';
 import type { Distribution, Level } from './level.ts';
 
 type Share = 'p50' | 'p90' | 'p99';
@@ -24,7 +25,7 @@ export function reportOf(levels: readonly Level[]): string {
   ]);
   const failures = levels.flatMap(({ failure }) => (failure === null ? [] : [failure]));
   return [
-    ...columns([[...head, ...percentiles], ...rows]),
+    ...columns([[...head, ...percentiles], ...rows], 'padStart'),
     ...[...new Set(failures)].map((failure) => `! ${failure}`),
     ...(levels.length < 2 ? [] : ['', ...curves(levels, loads)]),
   ].join('\n');
@@ -32,11 +33,6 @@ export function reportOf(levels: readonly Level[]): string {
 
 function cell(times: Distribution | null, share: Share): string {
   return times === null ? '-' : shortNumber(times[share]);
-}
-
-function columns(rows: readonly (readonly string[])[]): string[] {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
-  return rows.map((row) => row.map((text, column) => text.padStart(widths[column] ?? 0)).join('  '));
 }
 
 function curves(levels: readonly Level[], loads: readonly string[]): string[] {

@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { RefusedError, Server } from '../../client/server.ts';
 import { ExitCode } from '../../errors/exit-code.ts';
 import { UnavailableError } from '../../errors/thrown.ts';
-import { escapeControls } from '../../system/printable.ts';
+import { columns, escapeControls, megabytes } from '../../system/printable.ts';
 import { runningServers } from '../../system/run-files.ts';
 import { command, jsonFlag } from '../command.ts';
 import { runFolder } from './run-folder.ts';
@@ -65,19 +65,10 @@ function tableOf(rows: readonly Row[]): string {
     escapeControls(state),
     escapeControls(model ?? '-'),
     open_requests === null ? '-' : String(open_requests),
-    memory_bytes === null ? '-' : `${(memory_bytes / 1e6).toFixed(1)} MB`,
+    memory_bytes === null ? '-' : megabytes(memory_bytes),
   ]);
   const table = [['PID', 'URL', 'STATE', 'MODEL', 'OPEN', 'MEMORY'], ...cells];
-  const widths = (table[0] ?? []).map((_, column) =>
-    Math.max(...table.map((row) => row[column]?.length ?? 0)),
-  );
-  return table
-    .map(
-      (row) =>
-        `${row
-          .map((text, column) => text.padEnd(widths[column] ?? 0))
-          .join('  ')
-          .trimEnd()}\n`,
-    )
+  return columns(table, 'padEnd')
+    .map((line) => `${line.trimEnd()}\n`)
     .join('');
 }

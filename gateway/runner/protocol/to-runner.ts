@@ -4,6 +4,7 @@
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import Long from 'long';
+import { isWellFormed } from '../../system/printable.ts';
 import {
   type GenerateRequest,
   type Grammar,
@@ -147,10 +148,6 @@ function grammarFields({ kind, source, strict }: Grammar): runner.v1.Grammar.$Pr
   if (numBytes > maxGrammarBytes)
     throw new RangeError(`The grammar must have at most ${maxGrammarBytes} bytes, not ${numBytes}.`);
   return { kind: kinds[kind], source, strict };
-}
-
-function isWellFormed(value: string): boolean {
-  return !/\p{Surrogate}/u.test(value);
 }
 
 function vocabularyFields(part: Vocabulary): runner.v1.Vocabulary.$Properties {

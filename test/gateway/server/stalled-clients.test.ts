@@ -3,12 +3,7 @@ import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import * as assert from 'uvu/assert';
 import { LEAST_BYTES_PER_SEC, progressOf } from '../../../gateway/server/stalled-clients.ts';
-import {
-  addTable,
-  connectionKey,
-  familyOf,
-  readUnacknowledged,
-} from '../../../gateway/server/unacknowledged.ts';
+import { addTable, connectionKey, familyOf, readUnacknowledged } from '../../../gateway/system/kernel.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { HandClock } from '../../fixtures/hand-clock.ts';

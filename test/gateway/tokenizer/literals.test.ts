@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { LiteralFinder } from '../../../gateway/tokenizer/literals.ts';
+import { LiteralFinder } from '../../../gateway/tokenizer/added-tokens.ts';
 import { TokenizerError } from '../../../gateway/tokenizer/tables.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 
