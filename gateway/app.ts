@@ -40,10 +40,6 @@ export function createApp(deps: AppDeps): Hono {
   app.use(logRequests(deps));
   app.use(correlation(deps.ids));
   app.use(assignGroup(groups, deps.ids));
-  app.use(async (c, next) => {
-    c.set('onBroken', failureLog(deps.log, c));
-    await next();
-  });
   addGuard(app, deps.guard ?? loopbackOnly);
   for (const path of generating) {
     // If the queue is full, the request is refused before its body is read.

@@ -57,11 +57,12 @@ const DIGITS = 9;
  */
 export async function embedTexts(
   c: Context,
-  { answerBudget: budget, jobs, pooling: asked }: Pick<RouteDeps, 'answerBudget' | 'jobs' | 'pooling'>,
+  deps: Pick<RouteDeps, 'answerBudget' | 'jobs' | 'log' | 'pooling'>,
   { model, info, runner, api }: UsableModel,
   wanted: Wanted,
   formOf: (numTokens: number) => Form,
 ): Promise<Response> {
+  const { answerBudget: budget, jobs } = deps;
   const { signal } = c.req.raw;
   const { embeddingSize: size, vocabSize, modelIdentity } = info;
   if (size === 0) {
@@ -69,7 +70,7 @@ export async function embedTexts(
     throw new ApiError({ status: 501, code: 'not_supported', message });
   }
   requireDimensions(wanted.dimensions, size);
-  const pooling = poolingOf(model, asked);
+  const pooling = poolingOf(model, deps.pooling);
   const caller = sharerOf(c);
   const ids = await idsOf(wanted, model, vocabSize, { signal, caller });
   const sender = senderOf(c);
@@ -97,7 +98,7 @@ export async function embedTexts(
     budget.release(caller, heldBytes);
   }
   // The answer holds them again in the same turn, so that no other request takes their room.
-  return longAnswer(c, budget, numBytes, inPieces(parts(vectors, wanted.dimensions, formOf(numTokens))));
+  return longAnswer(c, deps, numBytes, inPieces(parts(vectors, wanted.dimensions, formOf(numTokens))));
 }
 
 function requireDimensions(dimensions: number | undefined, embeddingSize: number): void {

@@ -1,9 +1,11 @@
 import type { ServerResponse } from 'node:http';
 import type { Context } from 'hono';
+import type { OpenText } from '../generation/merge-streams.ts';
 import { JSON_TYPE } from '../json/json-values.ts';
-import type { ByteBudget } from '../server/guard/bodies.ts';
 import { sharerOf } from '../server/guard/caller.ts';
-import { streamResponse } from '../server/streams/stream.ts';
+import { failureLog } from '../server/request-log.ts';
+import type { RouteDeps } from '../server/route-group.ts';
+import { ResponseStream } from '../server/streams/response-stream.ts';
 import { turns } from '../system/turns.ts';
 
 /** The characters of one write: a piece ends with the item that reaches this length. */
@@ -16,7 +18,7 @@ export const PIECE_CHARACTERS = 2 ** 14;
  */
 export function longAnswer(
   c: Context,
-  budget: ByteBudget,
+  { answerBudget: budget, log }: Pick<RouteDeps, 'answerBudget' | 'log'>,
   sourceBytes: number,
   pieces: Generator<string>,
 ): Response {
@@ -26,14 +28,11 @@ export function longAnswer(
   const heldBytes = sourceBytes + PIECE_CHARACTERS;
   const caller = sharerOf(c);
   budget.hold(caller, heldBytes);
-  const release = once(() => budget.release(caller, heldBytes));
+  const release = (): void => budget.release(caller, heldBytes);
   const outgoing = (c.env as { outgoing?: ServerResponse } | undefined)?.outgoing;
-  return streamResponse(c, JSON_TYPE, encoded(rejoined(ahead, pieces)), {
-    onCancel: release,
-    onEnd: () => {
-      if (outgoing === undefined || outgoing.closed) release();
-      else outgoing.once('close', release);
-    },
+  return respondInPieces(c, JSON_TYPE, rejoined(ahead, pieces), failureLog(log, c), () => {
+    if (outgoing === undefined || outgoing.closed) release();
+    else outgoing.once('close', release);
   });
 }
 
@@ -43,21 +42,68 @@ function* rejoined(ahead: string[], rest: Generator<string>): Generator<string> 
   yield* rest;
 }
 
-function encoded(pieces: Iterator<string>): AsyncIterator<Uint8Array> {
-  const encoder = new TextEncoder();
-  return {
-    async next() {
-      await turns.next();
-      const { done, value } = pieces.next();
-      return done === true ? { done, value: undefined } : { done: false, value: encoder.encode(value) };
-    },
-  };
+/**
+ * Makes a piece in a turn of the event loop of its own, when the client has taken the last one. onBroken: called with the error of
+ * a piece that cannot be made. The client sees that the answer is incomplete, and not why. onEnd: as that of ResponseStream.
+ */
+export function respondInPieces(
+  c: Context,
+  contentType: string,
+  pieces: Iterator<string>,
+  onBroken: (error: unknown) => void,
+  onEnd: () => void,
+): Response {
+  const stream = new ResponseStream(c, contentType);
+  const source = new PieceSource(stream, pieces, onBroken);
+  source.resume();
+  return stream.respond(source, onEnd);
 }
 
-function once(action: () => void): () => void {
-  let isDone = false;
-  return () => {
-    if (!isDone) action();
-    isDone = true;
-  };
+class PieceSource implements OpenText {
+  readonly #stream: ResponseStream;
+  readonly #pieces: Iterator<string>;
+  readonly #onBroken: (error: unknown) => void;
+  #state: 'paused' | 'open' | 'over' = 'paused';
+  #isMaking = false;
+
+  constructor(stream: ResponseStream, pieces: Iterator<string>, onBroken: (error: unknown) => void) {
+    this.#stream = stream;
+    this.#pieces = pieces;
+    this.#onBroken = onBroken;
+  }
+
+  pause(): void {
+    if (this.#state === 'open') this.#state = 'paused';
+  }
+
+  resume(): void {
+    if (this.#state === 'paused') this.#state = 'open';
+    if (!this.#isMaking) void this.#make();
+  }
+
+  cancel(): void {
+    this.#state = 'over';
+  }
+
+  async #make(): Promise<void> {
+    this.#isMaking = true;
+    for (await turns.next(); this.#state === 'open'; await turns.next()) this.#next();
+    this.#isMaking = false;
+  }
+
+  #next(): void {
+    try {
+      const { done, value } = this.#pieces.next();
+      if (done === true) {
+        this.#state = 'over';
+        this.#stream.end();
+      } else {
+        this.#stream.write(value);
+        this.#stream.flush();
+      }
+    } catch (error) {
+      this.#onBroken(error);
+      this.#stream.cut();
+    }
+  }
 }

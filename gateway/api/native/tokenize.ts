@@ -42,7 +42,7 @@ export function tokenize(deps: RouteDeps): Handler {
     };
     const [encoded] = await tokenizer.encodeTexts([content], options, c.req.raw.signal);
     const ids = new Uint32Array(encoded as readonly number[]);
-    return longAnswer(c, deps.answerBudget, ids.byteLength, tokenized(ids, request.with_pieces, tokenizer));
+    return longAnswer(c, deps, ids.byteLength, tokenized(ids, request.with_pieces, tokenizer));
   };
 }
 
@@ -52,7 +52,7 @@ export function detokenize(deps: RouteDeps): Handler {
     const { tokenizer } = await readModel(model, deps);
     requireKnownIds(tokens, tokenizer.vocabSize, (index) => `tokens.${index}`);
     const ids = new Uint32Array(tokens);
-    return longAnswer(c, deps.answerBudget, ids.byteLength, detokenized(ids, tokenizer));
+    return longAnswer(c, deps, ids.byteLength, detokenized(ids, tokenizer));
   };
 }
 
@@ -111,7 +111,7 @@ export function applyTemplate(deps: RouteDeps): Handler {
     const tools = request.tools.map(({ definition }) => definition);
     const options = { ...renderOptions(request), tools, signal: c.req.raw.signal, caller: sharerOf(c) };
     const prompt = await renderChatText(model, request.messages, options);
-    return longAnswer(c, deps.answerBudget, 2 * prompt.length, promptJson(prompt));
+    return longAnswer(c, deps, 2 * prompt.length, promptJson(prompt));
   };
 }
 

@@ -7,9 +7,10 @@ import type { Hono } from 'hono';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { answerOutside, answerUnreadable } from '../../../gateway/api/error-bodies.ts';
+import { respondInPieces } from '../../../gateway/api/long-answer.ts';
 import { LINGER_BYTES } from '../../../gateway/server/connections.ts';
 import { close, createHttpServer, type HttpLimits, listen } from '../../../gateway/server/http-server.ts';
-import { streamResponse } from '../../../gateway/server/streams/stream.ts';
+import { failureLog } from '../../../gateway/server/request-log.ts';
 import { randomIds } from '../../../gateway/system/ids.ts';
 import type { Log } from '../../../gateway/telemetry/log.ts';
 import { testApp } from '../../fixtures/app.ts';
@@ -71,18 +72,14 @@ function created(limits: Partial<HttpLimits> = {}): Server {
 
 /** Adds paths that behave as a test needs. */
 function serveAlso(app: Hono): void {
-  const failing = (numChunks: number): AsyncIterator<Uint8Array> => {
-    let next = 0;
-    return {
-      async next() {
-        if (next++ === numChunks) throw new Error('a secret of the inside');
-        return { done: false, value: Buffer.from('a chunk;') };
-      },
-    };
-  };
-  app.get('/failing/:chunks', (c) =>
-    streamResponse(c, 'text/plain', failing(Number(c.req.param('chunks'))), { onCancel() {}, onEnd() {} }),
-  );
+  function* failing(numChunks: number): Generator<string> {
+    for (let next = 0; next < numChunks; next++) yield 'a chunk;';
+    throw new Error('a secret of the inside');
+  }
+  app.get('/failing/:chunks', (c) => {
+    const onBroken = failureLog(log as unknown as Log, c);
+    return respondInPieces(c, 'application/json', failing(Number(c.req.param('chunks'))), onBroken, () => {});
+  });
   app.get('/throwing', () => {
     throw 'a secret that is no Error';
   });
