@@ -18,9 +18,21 @@ const { batch } = ClassicLevel.prototype;
 
 const test = suite('journal-writes');
 
-test.after.each(() => {
+const journals: Journal[] = [];
+let releaseWrite = (): void => {};
+
+/** It is closed after the test, whatever happens. */
+async function opened(folder: string): Promise<Journal> {
+  const journal = await openTestJournal(folder);
+  journals.push(journal);
+  return journal;
+}
+
+test.after.each(async () => {
   JournalStore.prototype.write = write;
   Object.assign(ClassicLevel.prototype, { batch });
+  releaseWrite();
+  for (const journal of journals.splice(0)) await journal.close();
 });
 
 async function beginIn(journal: Journal, id: string) {
@@ -38,10 +50,9 @@ async function beginIn(journal: Journal, id: string) {
   return { job, entry, kept };
 }
 
-/** Holds the next write until the returned function is called. */
-function holdNextWrite(): { readonly isHeld: () => boolean; readonly release: () => void } {
-  let release = (): void => {};
-  const released = new Promise<void>((resolve) => (release = resolve));
+/** Holds the next write until releaseWrite() is called. Returns whether it is held now. */
+function holdNextWrite(): () => boolean {
+  const released = new Promise<void>((resolve) => (releaseWrite = resolve));
   let isHeld = false;
   JournalStore.prototype.write = async function (...args) {
     JournalStore.prototype.write = write;
@@ -49,7 +60,7 @@ function holdNextWrite(): { readonly isHeld: () => boolean; readonly release: ()
     await released;
     return write.apply(this, args);
   };
-  return { isHeld: () => isHeld, release };
+  return () => isHeld;
 }
 
 /** What LevelDB is asked for during `work`: the last letter of each key's kind, and whether it is synced. */
@@ -74,7 +85,7 @@ async function syncsOf(work: () => Promise<unknown>): Promise<[string, boolean][
 }
 
 test('records, cancels and deletions are synced to the disk; tokens and other ends are not', async () => {
-  const journal = await openTestJournal(journalFolder());
+  const journal = await opened(journalFolder());
   const begun: Awaited<ReturnType<typeof beginIn>>[] = [];
   const admitted = await syncsOf(async () =>
     begun.push(await beginIn(journal, 'a'), await beginIn(journal, 'b')),
@@ -109,44 +120,41 @@ test('records, cancels and deletions are synced to the disk; tokens and other en
     ['del s', true],
     ['del t', true],
   ]);
-  await journal.close();
 });
 
 test('an end is reported when it is written, not before', async () => {
-  const journal = await openTestJournal(journalFolder());
+  const journal = await opened(journalFolder());
   const { job, entry, kept } = await beginIn(journal, 'a');
-  const held = holdNextWrite();
+  const isHeld = holdNextWrite();
   job.fail(cancelled());
   const flushed = journal.flush();
-  await until(PATIENCE_MS, 'The write', held.isHeld);
+  await until(PATIENCE_MS, 'The write', isHeld);
   assert.equal([kept, entry.endedMs], [[], undefined]);
-  held.release();
+  releaseWrite();
   await flushed;
   assert.equal([kept, entry.endedMs], [['a'], 5000]);
-  await journal.close();
 });
 
 test('a job that is deleted while its tokens are written is gone', async () => {
   const folder = journalFolder();
-  const journal = await openTestJournal(folder);
+  const journal = await opened(folder);
   const { job, entry } = await beginIn(journal, 'a');
   job.log.append({ firstIndex: 0, tokenIds: [1] });
   journal.touch(job);
-  const held = holdNextWrite();
+  const isHeld = holdNextWrite();
   const flushed = journal.flush();
-  await until(PATIENCE_MS, 'The write', held.isHeld);
+  await until(PATIENCE_MS, 'The write', isHeld);
   const forgotten = journal.forget(entry);
   // A deletion that did not wait would be done by the time that another write is.
   await journal.admit(recordOf('b'));
-  held.release();
+  releaseWrite();
   await Promise.all([flushed, forgotten]);
   await journal.close();
-  const next = await openTestJournal(folder);
+  const next = await opened(folder);
   assert.equal(
     next.unfinished.map(({ id }) => id),
     ['b'],
   );
-  await next.close();
 });
 
 test.run();

@@ -10,8 +10,21 @@ import { ScriptedModels, settled } from '../../fixtures/scripted-service.ts';
 
 const test = suite('model registry');
 
+const all: ScriptedModels[] = [];
+
+/** They are stopped after the test, whatever happens: requests that still wait have timers. */
+function opened(...args: ConstructorParameters<typeof ScriptedModels>): ScriptedModels {
+  const models = new ScriptedModels(...args);
+  all.push(models);
+  return models;
+}
+
+test.after.each(async () => {
+  for (const models of all.splice(0)) await models.loader.stop(0);
+});
+
 test('a model is loaded when it is asked for, and its requests wait at its gate until it is', async () => {
-  const models = new ScriptedModels({ a: 60, b: 30 });
+  const models = opened({ a: 60, b: 30 });
   assert.is(models.states, 'a unloaded, b unloaded');
   const first = models.acquire('b');
   await settled();
@@ -30,14 +43,14 @@ test('a model is loaded when it is asked for, and its requests wait at its gate 
 });
 
 test('a name that no model has is refused, and none is loaded for it', async () => {
-  const models = new ScriptedModels({ a: 60 });
+  const models = opened({ a: 60 });
   assert.instance(await errorOf(() => models.acquire('c')), UnknownModelError);
   assert.is(models.states, 'a unloaded');
   assert.is(models.registry.default.names[0], 'a');
 });
 
 test('the least recently used leaves for one that has no room, and is loaded again when it is asked for', async () => {
-  const models = new ScriptedModels({ a: 40, b: 40, c: 40 });
+  const models = opened({ a: 40, b: 40, c: 40 });
   await models.use('a');
   await models.pass(5);
   await models.use('b');
@@ -53,7 +66,7 @@ test('the least recently used leaves for one that has no room, and is loaded aga
 });
 
 test('a model in use is unloaded after its requests, and new requests wait', async () => {
-  const models = new ScriptedModels({ a: 60, b: 60 });
+  const models = opened({ a: 60, b: 60 });
   await models.use('a');
   const stream = models.serviceOf('a');
   stream.numOpen = 1;
@@ -77,7 +90,7 @@ test('a model in use is unloaded after its requests, and new requests wait', asy
 });
 
 test('a large model that waits is not overtaken by small ones', async () => {
-  const models = new ScriptedModels({ a: 40, b: 40, large: 100 });
+  const models = opened({ a: 40, b: 40, large: 100 });
   await models.use('a');
   models.serviceOf('a').numOpen = 1;
   await models.use('b');
@@ -97,7 +110,7 @@ test('a large model that waits is not overtaken by small ones', async () => {
 });
 
 test('a model being prepared is in use', async () => {
-  const models = new ScriptedModels({ a: 60, b: 60 });
+  const models = opened({ a: 60, b: 60 });
   await models.use('a');
   const inside = await models.acquire('a');
   const waiting = models.acquire('b');
@@ -111,7 +124,7 @@ test('a model being prepared is in use', async () => {
 });
 
 test('an unused model is unloaded after its time, and a pinned one never', async () => {
-  const models = new ScriptedModels({ a: 40, b: 40 }, { keepAliveMs: 10_000, pinned: 'b' });
+  const models = opened({ a: 40, b: 40 }, { keepAliveMs: 10_000, pinned: 'b' });
   await models.use('a');
   await models.use('b');
   models.serviceOf('a').numOpen = 1;
@@ -126,7 +139,7 @@ test('an unused model is unloaded after its time, and a pinned one never', async
 });
 
 test('a model replaced by a larger file is measured again and evicts others', async () => {
-  const models = new ScriptedModels({ a: 40, b: 40 });
+  const models = opened({ a: 40, b: 40 });
   await models.use('a');
   await models.pass(5);
   await models.use('b');
@@ -148,7 +161,7 @@ test('a model replaced by a larger file is measured again and evicts others', as
 });
 
 test('a model that cannot fit is refused with figures and evicts none', async () => {
-  const models = new ScriptedModels({ a: 40, huge: 101 });
+  const models = opened({ a: 40, huge: 101 });
   await models.use('a');
   const { served, release } = await models.acquire('huge');
   assert.is(served.runner.status().state, 'failed');
@@ -161,7 +174,7 @@ test('a model that cannot fit is refused with figures and evicts none', async ()
 });
 
 test('a model that cannot be loaded harms no other, says why, and is tried again later', async () => {
-  const models = new ScriptedModels({ a: 40, b: 40 });
+  const models = opened({ a: 40, b: 40 });
   models.of('b').need = 'b is no model.';
   await models.use('a');
   (await models.acquire('b')).release();
@@ -181,7 +194,7 @@ test('a model that cannot be loaded harms no other, says why, and is tried again
 });
 
 test('a runner that does not become ready frees its memory, and waiters are informed', async () => {
-  const models = new ScriptedModels({ a: 60, b: 60 });
+  const models = opened({ a: 60, b: 60 });
   const waiting = models.acquire('a');
   await settled();
   const service = models.serviceOf('a');
@@ -199,7 +212,7 @@ test('a runner that does not become ready frees its memory, and waiters are info
 });
 
 test('runners that die one after the other before they are ready are waited for three times', async () => {
-  const models = new ScriptedModels({ a: 60 });
+  const models = opened({ a: 60 });
   const waiting = models.acquire('a');
   await settled();
   for (let death = 1; death <= 3; death += 1) {
@@ -212,7 +225,7 @@ test('runners that die one after the other before they are ready are waited for 
 });
 
 test('waiting requests keep their deadlines, and their number is bounded', async () => {
-  const models = new ScriptedModels({ a: 60 }, { maxWaiting: 1 });
+  const models = opened({ a: 60 }, { maxWaiting: 1 });
   const late = errorOf(() => models.acquire('a', Date.now() + 5)) as Promise<GenerationError>;
   const full = (await errorOf(() => models.acquire('a'))) as GenerationError;
   assert.is(full.code, 'QUEUE_FULL');
@@ -220,7 +233,7 @@ test('waiting requests keep their deadlines, and their number is bounded', async
 });
 
 test('counters go on over the loads of a model', async () => {
-  const models = new ScriptedModels({ a: 60, b: 60 });
+  const models = opened({ a: 60, b: 60 });
   await models.use('a');
   const service = models.serviceOf('a');
   service.current = {
@@ -241,7 +254,7 @@ test('counters go on over the loads of a model', async () => {
 });
 
 test('a tokenizer is read once for all who ask, and none outlives the end', async () => {
-  const models = new ScriptedModels({ a: 60 });
+  const models = opened({ a: 60 });
   let numOpen = 0;
   let numRead = 0;
   const scripted = models.of('a');
@@ -260,7 +273,7 @@ test('a tokenizer is read once for all who ask, and none outlives the end', asyn
   await models.pass(1);
   await models.loader.stop(0);
   assert.equal([numRead, numOpen], [1, 0]);
-  const late = new ScriptedModels({ a: 60 });
+  const late = opened({ a: 60 });
   late.of('a').load = scripted.load;
   const reading = late.of('a').model.read();
   await late.loader.stop(0);
@@ -269,7 +282,7 @@ test('a tokenizer is read once for all who ask, and none outlives the end', asyn
 });
 
 test('a model stopped while it waits for memory reserves none', async () => {
-  const models = new ScriptedModels({ a: 60, b: 80, c: 30 });
+  const models = opened({ a: 60, b: 80, c: 30 });
   await models.use('a');
   models.serviceOf('a').numOpen = 1;
   const waiting = models.acquire('b');
@@ -284,7 +297,7 @@ test('a model stopped while it waits for memory reserves none', async () => {
 });
 
 test('a model stopped before its size is known evicts none', async () => {
-  const models = new ScriptedModels({ a: 60, b: 60 });
+  const models = opened({ a: 60, b: 60 });
   await models.use('a');
   const waiting = models.acquire('b');
   await models.loader.remove(models.of('b').model, 0);
@@ -294,7 +307,7 @@ test('a model stopped before its size is known evicts none', async () => {
 });
 
 test('stopping all refuses waiting requests and leaves no timer', async () => {
-  const models = new ScriptedModels({ a: 60, b: 60 });
+  const models = opened({ a: 60, b: 60 });
   await models.use('a');
   const waiting = models.acquire('b');
   await settled();
