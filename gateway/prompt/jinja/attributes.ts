@@ -1,4 +1,4 @@
-/** The values of `a.b`, `a[b]` and `a[b:c]`. With `a.b` an attribute comes before an item of the same name, as in Jinja. */
+/** The values of names, of `a.b`, `a[b]` and `a[b:c]`, and of calls. With `a.b` an attribute comes before an item of the same name, as in Jinja. */
 
 import { requireDefined } from './operators.ts';
 import { stringMethods } from './string-methods.ts';
@@ -23,6 +23,36 @@ import {
   Undefined,
   type Value,
 } from './values.ts';
+
+/** Names and their values. A scope can read the names of the scopes around it, but writes only its own. */
+export class Scope {
+  readonly #parent: Scope | undefined;
+  readonly #values = new Map<string, Value>();
+
+  constructor(parent?: Scope, values: Iterable<readonly [string, Value]> = []) {
+    this.#parent = parent;
+    for (const [name, value] of values) this.set(name, value);
+  }
+
+  get(name: string): Value {
+    for (let scope: Scope | undefined = this; scope !== undefined; scope = scope.#parent) {
+      const value = scope.#values.get(name);
+      if (value !== undefined) return value;
+    }
+    return new Undefined(`'${name}' is undefined`);
+  }
+
+  set(name: string, value: Value): void {
+    this.#values.set(name, value);
+  }
+}
+
+export function call(callee: Value, args: Arguments): Value {
+  requireDefined(callee);
+  if (callee instanceof Callable) return callee.call(args);
+  if (callee instanceof Attributes && callee.call !== undefined) return callee.call(args);
+  throw new JinjaError(`${typeName(callee)} cannot be called`);
+}
 
 const dictMethods = methodsOf<Dict>({
   get: [

@@ -2,22 +2,13 @@
  * Parses expressions with Jinja's precedence, into functions that compute them. The methods are ordered from the operators that
  * bind least to those that bind most.
  */
-import { attributeOf, itemOf, sliceOf } from './attributes.ts';
+import { attributeOf, call, itemOf, type Scope, sliceOf } from './attributes.ts';
 import { applyFilter } from './filters.ts';
-import {
-  type BinaryOperator,
-  type Comparison,
-  compareBy,
-  negated,
-  operate,
-  requireDefined,
-} from './operators.ts';
+import { type BinaryOperator, type Comparison, compareBy, negated, operate } from './operators.ts';
 import { passes } from './tests.ts';
 import { TokenReader } from './token-reader.ts';
 import {
   type Arguments,
-  Attributes,
-  Callable,
   isDict,
   isTrue,
   itemsOf,
@@ -64,36 +55,6 @@ export interface FilterUse {
 }
 
 const noArguments: Arguments = { positional: [], named: new Map() };
-
-/** Names and their values. A scope can read the names of the scopes around it, but writes only its own. */
-export class Scope {
-  readonly #parent: Scope | undefined;
-  readonly #values = new Map<string, Value>();
-
-  constructor(parent?: Scope, values: Iterable<readonly [string, Value]> = []) {
-    this.#parent = parent;
-    for (const [name, value] of values) this.set(name, value);
-  }
-
-  get(name: string): Value {
-    for (let scope: Scope | undefined = this; scope !== undefined; scope = scope.#parent) {
-      const value = scope.#values.get(name);
-      if (value !== undefined) return value;
-    }
-    return new Undefined(`'${name}' is undefined`);
-  }
-
-  set(name: string, value: Value): void {
-    this.#values.set(name, value);
-  }
-}
-
-export function call(callee: Value, args: Arguments): Value {
-  requireDefined(callee);
-  if (callee instanceof Callable) return callee.call(args);
-  if (callee instanceof Attributes && callee.call !== undefined) return callee.call(args);
-  throw new JinjaError(`${typeName(callee)} cannot be called`);
-}
 
 export class ExpressionParser extends TokenReader {
   /** Parses one expression, or a tuple without brackets. ends: names that end the tuple. */

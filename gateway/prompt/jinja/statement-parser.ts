@@ -2,7 +2,8 @@
  * Parses tags and the text between them into functions that write the output. What Jinja has and chat templates do not use is
  * refused by name, with the line.
  */
-import { call, type Expression, ExpressionParser, type FilterUse, Scope } from './expression-parser.ts';
+import { call, Scope } from './attributes.ts';
+import { type Expression, ExpressionParser, type FilterUse } from './expression-parser.ts';
 import { textOf } from './text.ts';
 import {
   type Arguments,

@@ -1,4 +1,4 @@
-import { Scope } from './expression-parser.ts';
+import { Scope } from './attributes.ts';
 import { strftime } from './formats.ts';
 import { tokensOf } from './lexer.ts';
 import { outputOf, StatementParser } from './statement-parser.ts';
