@@ -1,8 +1,8 @@
 import { RequestError } from '@hono/node-server';
 import { ApiError } from '../errors/api-error.ts';
+import type { AnswerUnreadable } from '../server/connections.ts';
 import { CORRELATION_HEADER } from '../server/request-log.ts';
 import { toApiError } from '../server/to-api-error.ts';
-import type { AnswerUnreadable } from '../server/unreadable-requests.ts';
 import type { Ids } from '../system/ids.ts';
 import type { Log } from '../telemetry/log.ts';
 

@@ -6,10 +6,9 @@ import { getRequestListener } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { type Clock, systemClock } from '../system/clock.ts';
 import { type PassedSocket, unixPathOf } from '../systemd/passed-socket.ts';
-import { Connections } from './connections.ts';
+import { type AnswerUnreadable, Connections, UnreadableRequests } from './connections.ts';
 import { StalledClients } from './stalled-clients.ts';
 import type { StreamEnv } from './streams/response-stream.ts';
-import { type AnswerUnreadable, UnreadableRequests } from './unreadable-requests.ts';
 
 /** HTTP over a socket, with a bound on everything that a client can make the server hold or wait for. */
 
@@ -59,9 +58,9 @@ export function createHttpServer(
     clock = systemClock,
   }: HttpHooks = {},
 ): Server {
-  const unreadable = new UnreadableRequests(onUnreadable);
   const stalled = new StalledClients({ timeoutMs: limits.clientStallTimeoutMs, onStalled, clock });
   const connections = new Connections(limits.maxRequestsPerConnection);
+  const unreadable = new UnreadableRequests(onUnreadable, connections);
   const listener = boundedHeaders(
     getRequestListener(beginningStreams(fetch), { errorHandler: onError }) as RequestListener,
     limits.maxHeaders,
@@ -71,7 +70,6 @@ export function createHttpServer(
   const take: RequestListener = (incoming, outgoing) => {
     if (!connections.take(incoming, outgoing)) return;
     if (!outgoing.hasHeader('connection')) outgoing.setHeader('keep-alive', keepAlive);
-    unreadable.take(incoming, outgoing);
     stalled.watch(outgoing);
     listener(incoming, outgoing);
   };
