@@ -1,7 +1,7 @@
 import { ApiError, shown } from '../errors/api-error.ts';
 import { messageOf } from '../errors/thrown.ts';
 import type { Thinking, ThinkingLimitFacts } from '../generation/thinking-parser.ts';
-import type { JournalEntry } from '../journal/entry.ts';
+import { type JournalEntry, nameOf } from '../journal/entry.ts';
 import type { Journal, JournalStats } from '../journal/journal.ts';
 import { JournalRefusal, JournalUnavailable } from '../journal/journal-error.ts';
 import { emptyContent, type Idempotency, type JobRecord } from '../journal/records.ts';
@@ -17,7 +17,7 @@ import {
 import { Quarantine } from '../runner/supervision/quarantine.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
-import { DurableJob, type DurableJobEvents, generationErrorOf, Job, type JobName, shortened } from './job.ts';
+import { DurableJob, type DurableJobEvents, generationErrorOf, Job, shortened } from './job.ts';
 import { Resumption } from './resumption.ts';
 
 /**
@@ -373,11 +373,6 @@ function keyInUse(): ApiError {
   const message = 'A request with this Idempotency-Key is being begun; send it again in a moment.';
   const options = { status: 409, code: 'idempotency_key_in_use', message, param: 'Idempotency-Key' } as const;
   return new ApiError({ ...options, retriable: true, retryAfterSec: 1 });
-}
-
-/** A caller is hexadecimal digits or empty, so no two pairs make the same name. */
-function nameOf({ caller, id }: JobName): string {
-  return `${caller} ${id}`;
 }
 
 function killedGateways(): GenerationError {

@@ -16,7 +16,7 @@ import { maxFruitlessStarts } from '../runner/supervision/restarts.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import { MODEL_REPLACED } from '../runner/supervision/runner-pool.ts';
 import type { CacheSize } from '../runner/supervision/runner-spec.ts';
-import { retryAfterSec } from '../runner/supervision/supervisor.ts';
+import { retryAfterSec, STOPPING } from '../runner/supervision/supervisor.ts';
 import type { Caller } from '../system/caller.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
 import type { AdmissionGate } from './admission-gate.ts';
@@ -46,8 +46,6 @@ export interface MemoryNeed {
   /** The KV cache of each runner, which is part of the need. */
   readonly cache?: CacheSize | undefined;
 }
-
-const STOPPING = 'The server is stopping.';
 
 export interface LoadedHooks {
   readonly onServed: (info: RunnerInfo) => void;

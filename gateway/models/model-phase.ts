@@ -1,5 +1,5 @@
 import type { ModelChange, RunnerStatus } from '../runner/runner.ts';
-import { retryAfterSec } from '../runner/supervision/supervisor.ts';
+import { retryAfterSec, STOPPING } from '../runner/supervision/supervisor.ts';
 
 /**
  * The phases of a model, and the status that it reports in each. replacing: the next runners are to serve another file or by
@@ -70,7 +70,7 @@ export function statusIn(
 ): Pick<RunnerStatus, 'state' | 'reason' | 'retryAfterSec'> | undefined {
   const facts = phaseFacts[phase];
   if (facts.isTaking) return undefined;
-  if (phase === 'stopped') return { state: 'stopping', reason: 'The server is stopping.', retryAfterSec };
+  if (phase === 'stopped') return { state: 'stopping', reason: STOPPING, retryAfterSec };
   if (phase === 'failed')
     return { state: 'failed', reason, retryAfterSec: Math.max(retryAfterSec, Math.ceil(retryInMs / 1000)) };
   const isPercent = phase === 'loading' && loadProgress !== undefined;

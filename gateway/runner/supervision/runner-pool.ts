@@ -31,6 +31,7 @@ import {
   RunnerSupervisor,
   type RunnerSupervisorOptions,
   retryAfterSec,
+  STOPPING,
   type SupervisorEvents,
 } from './supervisor.ts';
 
@@ -162,7 +163,7 @@ export class RunnerPool implements Runner {
   status(): RunnerStatus {
     const status = poolStatus(this.#supervisors, this.#newest.status.info, this.#scheduler);
     if (this.#stopped === undefined) return status;
-    return { ...status, state: 'stopping', reason: 'The server is stopping.', retryAfterSec };
+    return { ...status, state: 'stopping', reason: STOPPING, retryAfterSec };
   }
 
   generate(request: GenerateRequest, sink: TokenSink): GenerationHandle {

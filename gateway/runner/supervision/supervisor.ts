@@ -26,6 +26,9 @@ import { StepTimes } from './watchdog.ts';
 /** Retry-After in seconds while the next runner starts. */
 export const retryAfterSec = 1;
 
+/** Why a server that stops takes no requests. */
+export const STOPPING = 'The server is stopping.';
+
 /** The error with which RunnerSpec.prepare() rejects. */
 interface UnusableFile extends Error {
   /** The exit status of a runner that refuses the file for the same reason. */
@@ -177,7 +180,7 @@ export class RunnerSupervisor {
 
   /** Replaces the runner (see RunnerPool.replaceRunner()). The old runner ends first, because memory need not hold two. */
   replace(change: Partial<RunnerSpec>): Promise<string | undefined> {
-    if (this.#isStopping) return Promise.resolve('The server is stopping.');
+    if (this.#isStopping) return Promise.resolve(STOPPING);
     this.#log('info', 'runner_replacing', { pid: this.pid });
     // If several replacements overlap, the last one counts. A failure goes back to the spec before the first, which is known
     // to run.
@@ -227,7 +230,7 @@ export class RunnerSupervisor {
   /** From now on a next runner is started only while requests are open. */
   stop(): void {
     this.#isStopping = true;
-    this.#settleReplacement('The server is stopping.');
+    this.#settleReplacement(STOPPING);
     this.#watch?.cancel();
   }
 
