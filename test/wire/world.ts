@@ -17,9 +17,9 @@ import { Metrics } from '../../gateway/telemetry/metrics.ts';
 import { oneModel, openGate, testApp } from '../fixtures/app.ts';
 import { byteTokenizer, EOS_ID } from '../fixtures/byte-model.ts';
 import { journalFolder, openTestJournal } from '../fixtures/durable.ts';
-import { HandClock } from '../fixtures/hand-clock.ts';
 import { keysOf } from '../fixtures/keys.ts';
 import { type Act, ScriptedRunner, scriptedInfo } from '../fixtures/scripted-runner.ts';
+import { VirtualClock } from '../fixtures/virtual-clock.ts';
 import { until } from '../fixtures/within.ts';
 import { modelNamed } from './models.ts';
 import { type Exchange, type Played, type Settings, written } from './wire-file.ts';
@@ -43,7 +43,7 @@ function requireKnown(settings: Settings, known: string): void {
 }
 
 export class World {
-  readonly #clock = new HandClock();
+  readonly #clock = new VirtualClock(1000);
   readonly #ids = new CountedIds();
   readonly #runner = new ScriptedRunner();
   /** The requests that are open, and whether their scripts wait. */

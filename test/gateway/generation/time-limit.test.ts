@@ -2,9 +2,9 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ObservedRunner, TimeLimit } from '../../../gateway/runner/observed-runner.ts';
 import { testApp } from '../../fixtures/app.ts';
-import { HandClock } from '../../fixtures/hand-clock.ts';
 import { type Act, ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { readEvents } from '../../fixtures/sse.ts';
+import { VirtualClock } from '../../fixtures/virtual-clock.ts';
 import { until } from '../../fixtures/within.ts';
 
 /** The server's time limit is reached in the middle of an answer: OpenAI clients get what there is, and do not retry. */
@@ -24,7 +24,7 @@ const bytes = (text: string): number[] => [...Buffer.from(text)];
 function limitedApp(scriptOf: (choice: number) => readonly Act[]) {
   const inner = new ScriptedRunner();
   inner.scriptOf = ({ sampling }) => scriptOf(Number(sampling.seed));
-  const clock = new HandClock();
+  const clock = new VirtualClock();
   const runner = new ObservedRunner(inner, [new TimeLimit(LIMIT_MS, Date.now, clock)], () => clock.now());
   const { post } = testApp({ runner });
   return {

@@ -9,8 +9,8 @@ import { oneModel, testApp } from '../../fixtures/app.ts';
 import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
 import { closeLater, closingSuite } from '../../fixtures/closing-suite.ts';
 import { durableApp, journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
-import { HandClock } from '../../fixtures/hand-clock.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
+import { VirtualClock } from '../../fixtures/virtual-clock.ts';
 import { until } from '../../fixtures/within.ts';
 
 const PATIENCE_MS = 10_000;
@@ -22,7 +22,7 @@ const test = closingSuite('durable-jobs');
 /** A process that has just started, with the job "a" of an earlier one, whose model is not ready. */
 async function resumed(changes: { readonly deadlineMs?: number } = {}) {
   const folder = journalFolder();
-  const clock = new HandClock();
+  const clock = new VirtualClock();
   const now = () => clock.now();
   const before = await openTestJournal(folder);
   const plain = recordOf('a', { createdMs: now() });
@@ -47,7 +47,7 @@ async function resumed(changes: { readonly deadlineMs?: number } = {}) {
 }
 
 /** Waits, with the time passing. */
-function untilBy(clock: HandClock, what: string, condition: () => boolean): Promise<void> {
+function untilBy(clock: VirtualClock, what: string, condition: () => boolean): Promise<void> {
   return until(PATIENCE_MS, what, () => {
     clock.pass(100);
     return condition();
@@ -111,7 +111,7 @@ test('while the disk refuses to open the journal, jobs are refused, and go on on
   before.runner.script = ['wait'];
   await before.post('/execute', { job_id: 'a', prompt: 'Hi', durable: true });
   await before.jobs.stop();
-  const clock = new HandClock();
+  const clock = new VirtualClock();
   const runner = new ScriptedRunner();
   runner.script = [[72, EOS_ID]];
   const lines: string[] = [];
@@ -153,7 +153,7 @@ test('while the disk refuses to open the journal, jobs are refused, and go on on
 });
 
 test('a gateway that stops while the disk refuses to open the journal leaves it alone', async () => {
-  const clock = new HandClock();
+  const clock = new VirtualClock();
   const log = createLog('silent');
   const models = oneModel(() => byteModel, new ScriptedRunner());
   const jobs = new Jobs({ models, log, now: Date.now, clock });

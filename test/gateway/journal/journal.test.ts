@@ -11,8 +11,8 @@ import { JournalStore } from '../../../gateway/journal/store.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
-import { HandClock } from '../../fixtures/hand-clock.ts';
 import { callerNamed } from '../../fixtures/keys.ts';
+import { VirtualClock } from '../../fixtures/virtual-clock.ts';
 import { until } from '../../fixtures/within.ts';
 
 const PATIENCE_MS = 10_000;
@@ -98,7 +98,7 @@ test('an existing job is not started again, even while it is being written', asy
 });
 
 test('a full journal refuses more jobs and says when there is room, and has it when jobs are forgotten', async () => {
-  const clock = new HandClock();
+  const clock = new VirtualClock();
   const now = (): number => 5000 + clock.now() - 1000;
   const keepMs = 2 * sweepMs;
   const journal = await openTestJournal(journalFolder(), {

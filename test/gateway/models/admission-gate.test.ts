@@ -2,8 +2,8 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { AdmissionGate, type AdmissionGateOptions } from '../../../gateway/models/admission-gate.ts';
 import type { GenerationError } from '../../../gateway/runner/runner.ts';
-import { HandClock } from '../../fixtures/hand-clock.ts';
 import { generationErrorOf } from '../../fixtures/supervised.ts';
+import { VirtualClock } from '../../fixtures/virtual-clock.ts';
 
 const test = suite('gate');
 const stays = new AbortController().signal;
@@ -11,10 +11,10 @@ const visitor = { deadlineMs: undefined, signal: stays };
 
 function gateWith(changes: Partial<AdmissionGateOptions> = {}): {
   gate: AdmissionGate;
-  clock: HandClock;
+  clock: VirtualClock;
   refused: GenerationError[];
 } {
-  const clock = new HandClock();
+  const clock = new VirtualClock();
   const refused: GenerationError[] = [];
   const onRefused = (error: GenerationError) => refused.push(error);
   return {

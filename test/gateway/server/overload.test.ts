@@ -4,10 +4,10 @@ import * as assert from 'uvu/assert';
 import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { openCrowd } from '../../fixtures/crowd.ts';
 import { answerOf } from '../../fixtures/fake-tokens.ts';
-import { HandClock } from '../../fixtures/hand-clock.ts';
 import { readNativeAnswer } from '../../fixtures/native-stream.ts';
 import { RawClient } from '../../fixtures/raw-client.ts';
 import { patienceMs } from '../../fixtures/supervised.ts';
+import { VirtualClock } from '../../fixtures/virtual-clock.ts';
 import { until, within } from '../../fixtures/within.ts';
 
 const test = closingSuite('overload');
@@ -93,7 +93,7 @@ test(`${NUM_LEAVING} clients that disconnect after the first token leak nothing 
 });
 
 test(`${NUM_PAUSED} clients that do not read: little is held for each, and all are rid of, however they end`, async () => {
-  const clock = new HandClock();
+  const clock = new VirtualClock();
   const options = {
     clock,
     flags: ['--max-num-seqs', '256', '--stats-ms', '100', '--delay-ms', '1'],

@@ -6,11 +6,11 @@ import { LEAST_BYTES_PER_SEC, progressOf } from '../../../gateway/server/stalled
 import { addTable, connectionKey, familyOf, readUnacknowledged } from '../../../gateway/system/kernel.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { closingSuite } from '../../fixtures/closing-suite.ts';
-import { HandClock } from '../../fixtures/hand-clock.ts';
 import { listening } from '../../fixtures/listening.ts';
 import { programFile } from '../../fixtures/programs.ts';
 import { RawClient } from '../../fixtures/raw-client.ts';
 import { type ScriptedRunner, scriptedInfo } from '../../fixtures/scripted-runner.ts';
+import { VirtualClock } from '../../fixtures/virtual-clock.ts';
 import { wideModel } from '../../fixtures/wide-model.ts';
 import { until, within } from '../../fixtures/within.ts';
 
@@ -22,7 +22,7 @@ const FAMILIES = new Set(['IPv4', 'IPv6'] as const);
 interface Served {
   readonly runner: ScriptedRunner;
   readonly port: number;
-  readonly clock: HandClock;
+  readonly clock: VirtualClock;
   /** The bytes held for each client that was given up. */
   readonly heldBytes: number[];
   /** The server's sides of the connections, the newest last. */
@@ -34,7 +34,7 @@ async function served(fetch?: () => Response): Promise<Served> {
   const { app, runner } = testApp({ model: () => wideModel(10_000) });
   runner.current = { ...runner.current, info: { ...scriptedInfo, maxModelLen: 4096 } };
   const heldBytes: number[] = [];
-  const clock = new HandClock();
+  const clock = new VirtualClock();
   const limits = { clientStallTimeoutMs: STALL_MS };
   const onStalled = (bytes: number) => void heldBytes.push(bytes);
   const { port, sockets } = await listening(fetch ?? app.fetch, { limits, onStalled, clock });

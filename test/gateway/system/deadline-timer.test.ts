@@ -1,12 +1,12 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DeadlineTimer } from '../../../gateway/system/clock.ts';
-import { HandClock } from '../../fixtures/hand-clock.ts';
+import { VirtualClock } from '../../fixtures/virtual-clock.ts';
 
 const test = suite('alarms');
 
 function set() {
-  const clock = new HandClock();
+  const clock = new VirtualClock();
   const rung: string[] = [];
   const begin = clock.now();
   const alarms = new DeadlineTimer<string>(clock, (key, nowMs) => rung.push(`${key} ${nowMs - begin}`));
@@ -18,14 +18,14 @@ test('each rings once, at its time, by one timer', () => {
   at('c', 30);
   at('a', 10);
   at('b', 20);
-  assert.is(clock.timers.size, 1);
+  assert.is(clock.numTimers, 1);
   clock.pass(9);
   assert.equal(rung, []);
   clock.pass(11);
   assert.equal(rung, ['a 10', 'b 20']);
   clock.pass(1000);
   assert.equal(rung, ['a 10', 'b 20', 'c 30']);
-  assert.is(clock.timers.size, 0, 'no timer is left');
+  assert.is(clock.numTimers, 0, 'no timer is left');
 });
 
 test('an alarm rings at its latest time unless deleted; the last removes the timer', () => {
@@ -40,11 +40,11 @@ test('an alarm rings at its latest time unless deleted; the last removes the tim
   assert.equal(rung, ['a 30']);
   at('c', 100);
   alarms.delete('c');
-  assert.equal([alarms.size, clock.timers.size], [0, 0]);
+  assert.equal([alarms.size, clock.numTimers], [0, 0]);
 });
 
 test('a ringing alarm can delete another due then, and set itself again', () => {
-  const clock = new HandClock();
+  const clock = new VirtualClock();
   const rung: string[] = [];
   const alarms: DeadlineTimer<string> = new DeadlineTimer(clock, (key, nowMs) => {
     rung.push(key);
@@ -59,7 +59,7 @@ test('a ringing alarm can delete another due then, and set itself again', () => 
 test('a moment further away than a timer of Node reaches is waited for in parts', () => {
   const { clock, rung, at } = set();
   at('a', 2 ** 32);
-  for (const { dueMs } of clock.timers) assert.ok(dueMs - clock.now() < 2 ** 31);
+  assert.ok((clock.nextMs ?? Number.POSITIVE_INFINITY) - clock.now() < 2 ** 31);
   clock.pass(2 ** 32 - 1);
   assert.equal(rung, []);
   clock.pass(1);

@@ -14,14 +14,14 @@ import {
 } from '../../../gateway/systemd/notifier.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { isAlive } from '../../fixtures/gateway.ts';
-import { HandClock } from '../../fixtures/hand-clock.ts';
 import { NotifySocket } from '../../fixtures/notify-socket.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
+import { VirtualClock } from '../../fixtures/virtual-clock.ts';
 import { until } from '../../fixtures/within.ts';
 
 interface World {
   socket: NotifySocket;
-  clock: HandClock;
+  clock: VirtualClock;
   notifier: Notifier | undefined;
   logged: Logged[];
 }
@@ -44,7 +44,7 @@ let status = '';
 test.before.each(async (context) => {
   status = 'ready, 0 streams, smollm2';
   context.logged = [];
-  context.clock = new HandClock();
+  context.clock = new VirtualClock();
   context.socket = await NotifySocket.open(join(folder.path, `notify-${numSockets++}`));
 });
 test.after.each(({ notifier, socket }) => {

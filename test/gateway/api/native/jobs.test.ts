@@ -5,10 +5,10 @@ import { AdmissionGate } from '../../../../gateway/models/admission-gate.ts';
 import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { EOS_ID } from '../../../fixtures/byte-model.ts';
-import { HandClock } from '../../../fixtures/hand-clock.ts';
 import { keysOf } from '../../../fixtures/keys.ts';
 import { readNativeAnswer } from '../../../fixtures/native-stream.ts';
 import { ScriptedRunner } from '../../../fixtures/scripted-runner.ts';
+import { VirtualClock } from '../../../fixtures/virtual-clock.ts';
 import { until } from '../../../fixtures/within.ts';
 
 const test = suite('jobs');
@@ -73,7 +73,7 @@ test('the same id under two keys is two jobs', async () => {
 function loading() {
   const runner = new ScriptedRunner();
   runner.script = [[97], [EOS_ID]];
-  const clock = new HandClock();
+  const clock = new VirtualClock();
   const gate = new AdmissionGate({
     ...{ maxWaiting: 8, maxWaitMs: PATIENCE_MS, now: () => clock.now(), clock },
     onRefused: () => {},

@@ -15,8 +15,8 @@ import type { RunnerEvent } from '../../../../gateway/runner/supervision/runner-
 import type { RunnerLauncher } from '../../../../gateway/runner/supervision/runner-spec.ts';
 import { deathBy } from '../../../fixtures/death.ts';
 import { scriptedInfo } from '../../../fixtures/scripted-runner.ts';
-import { VirtualClock } from '../../../fixtures/simulation/virtual-clock.ts';
 import { deviceReport } from '../../../fixtures/stand-in-runners.ts';
+import { VirtualClock } from '../../../fixtures/virtual-clock.ts';
 
 const test = suite('auto backend');
 

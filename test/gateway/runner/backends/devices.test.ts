@@ -6,9 +6,9 @@ import {
   notRunnable,
   usableDevice,
 } from '../../../../gateway/runner/backends/devices.ts';
-import { VirtualClock } from '../../../fixtures/simulation/virtual-clock.ts';
 import { deviceReport, script, standInDevice } from '../../../fixtures/stand-in-runners.ts';
 import { type Directory, patienceMs, temporaryDirectory } from '../../../fixtures/supervised.ts';
+import { VirtualClock } from '../../../fixtures/virtual-clock.ts';
 import { until, within } from '../../../fixtures/within.ts';
 
 const test = suite('devices');

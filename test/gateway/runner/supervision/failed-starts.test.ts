@@ -14,9 +14,10 @@ import { RunnerPool } from '../../../../gateway/runner/supervision/runner-pool.t
 import { batchesOf } from '../../../fixtures/batches.ts';
 import { answerOf, fakeModelIdentity } from '../../../fixtures/fake-tokens.ts';
 import { requestOf } from '../../../fixtures/requests.ts';
+import { Counts } from '../../../fixtures/simulation/counts.ts';
 import { Faults } from '../../../fixtures/simulation/faults.ts';
 import { type RunnerWorld, SimulatedRunner } from '../../../fixtures/simulation/simulated-runner.ts';
-import { VirtualClock } from '../../../fixtures/simulation/virtual-clock.ts';
+import { VirtualClock } from '../../../fixtures/virtual-clock.ts';
 
 const identity = `${fakeModelIdentity} 0`;
 const numTokens = 200;
@@ -39,7 +40,7 @@ class ShortMachine {
     const isShort = () => clock.now() < this.noProcessUntilMs;
     const world: RunnerWorld = {
       clock,
-      faults: new Faults(1, new Map(), []),
+      faults: new Faults(1, new Counts(), []),
       oldFrames: [],
       modelFile: { identity, salt: [], maxLoadMs: 100, refusedWith: undefined },
       get isShort() {

@@ -5,7 +5,6 @@ import { batchesOf } from '../../../fixtures/batches.ts';
 import { closingSuite } from '../../../fixtures/closing-suite.ts';
 import { answerOf } from '../../../fixtures/fake-tokens.ts';
 import { stateOf } from '../../../fixtures/gateway.ts';
-import { HandClock } from '../../../fixtures/hand-clock.ts';
 import {
   collect,
   collectExact,
@@ -16,6 +15,7 @@ import {
   requestOf,
   temporaryDirectory,
 } from '../../../fixtures/supervised.ts';
+import { VirtualClock } from '../../../fixtures/virtual-clock.ts';
 import { until } from '../../../fixtures/within.ts';
 
 const recovery = closingSuite('recovery');
@@ -149,7 +149,7 @@ recovery(
  * Lets a little time pass each time it is called, if the runner is stopped or has reported since the last time: so a
  * runner that the machine does not let run is not taken for one that is silent.
  */
-function passing(supervisor: RunnerPool, clock: HandClock): () => void {
+function passing(supervisor: RunnerPool, clock: VirtualClock): () => void {
   let last: unknown;
   return () => {
     const { pid = 0, stats } = supervisor.status();
@@ -184,7 +184,7 @@ recovery('a runner that is stopped, or computes no more, is replaced, and the st
     const directory = temporaryDirectory();
     const paces = ['--delay-ms', '5', '--heartbeat-ms', '2', '--stats-ms', '5'];
     const options = [...flags, ...paces, '--crash-file', directory.write('fault', '')];
-    const clock = new HandClock();
+    const clock = new VirtualClock();
     const { supervisor, eventsOf } = await ready(options, { limits, clock });
     const answers = Promise.all([1, 2].map((id) => collectExact(supervisor, requestOf([id], 40))));
     await until(patienceMs, 'the fault', () => !existsSync(directory.path('fault')));

@@ -7,7 +7,7 @@ import {
   StepTimes,
   Watchdog,
 } from '../../../../gateway/runner/supervision/watchdog.ts';
-import { VirtualClock } from '../../../fixtures/simulation/virtual-clock.ts';
+import { VirtualClock } from '../../../fixtures/virtual-clock.ts';
 
 const maxStepRows = 256;
 

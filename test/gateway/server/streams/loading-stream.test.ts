@@ -4,7 +4,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { progressIntervalMs, streamWhileLoading } from '../../../../gateway/server/streams/loading-stream.ts';
 import type { ResponseStream } from '../../../../gateway/server/streams/response-stream.ts';
-import { HandClock } from '../../../fixtures/hand-clock.ts';
+import { VirtualClock } from '../../../fixtures/virtual-clock.ts';
 import { within } from '../../../fixtures/within.ts';
 
 const test = suite('loading stream');
@@ -12,7 +12,7 @@ const test = suite('loading stream');
 const PATIENCE_MS = 5000;
 
 async function opened() {
-  const clock = new HandClock();
+  const clock = new VirtualClock();
   let settle: (failure?: Error) => void = () => {};
   const promise = new Promise<void>((resolve, reject) => {
     settle = (failure) => (failure === undefined ? resolve() : reject(failure));

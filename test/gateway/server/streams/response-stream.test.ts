@@ -13,9 +13,9 @@ import {
   KEEP_ALIVE_INTERVAL_MS,
   StreamTimes,
 } from '../../../../gateway/server/streams/stream-times.ts';
-import { HandClock } from '../../../fixtures/hand-clock.ts';
 import { httpLimits } from '../../../fixtures/http-limits.ts';
 import { RawClient } from '../../../fixtures/raw-client.ts';
+import { VirtualClock } from '../../../fixtures/virtual-clock.ts';
 import { until, within } from '../../../fixtures/within.ts';
 
 const test = suite('response stream');
@@ -31,7 +31,7 @@ function sourceOf() {
 
 /** A stream without a socket, read by the test. */
 async function opened(how: { signal?: AbortSignal } = {}) {
-  const clock = new HandClock();
+  const clock = new VirtualClock();
   const { asked, source } = sourceOf();
   let numEnds = 0;
   let stream: ResponseStream | undefined;
@@ -72,7 +72,7 @@ test('keep-alive: a comment after each interval of silence, and no event is lost
   stream.end();
   assert.is(await read(), 'end');
   assert.is(numEnds(), 1);
-  assert.is(clock.timers.size, 0, 'no timer is left');
+  assert.is(clock.numTimers, 0, 'no timer is left');
 });
 
 test('keep-alive: a silence of ten seconds is broken', () => {
@@ -84,7 +84,7 @@ test('a client that was gone before its answer began cancels it, once', async ()
   assert.equal([asked.filter((what) => what === 'cancel').length, numEnds()], [1, 1]);
   await reader.cancel();
   assert.equal([asked.filter((what) => what === 'cancel').length, numEnds()], [1, 1]);
-  assert.is(clock.timers.size, 0);
+  assert.is(clock.numTimers, 0);
 });
 
 test('keep-alive: a client that does not read gets none, and one that leaves leaves no timer', async () => {
@@ -93,7 +93,7 @@ test('keep-alive: a client that does not read gets none, and one that leaves lea
   stream.write(dataEvent('1'));
   assert.is(await read(), 'data: 1\n\n', 'nothing was said to nobody');
   await reader.cancel();
-  assert.is(clock.timers.size, 0);
+  assert.is(clock.numTimers, 0);
   assert.equal([asked.at(-1), numEnds()], ['cancel', 1]);
 });
 
