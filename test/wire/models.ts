@@ -49,6 +49,7 @@ function calling(toolUse: ToolUse, tokenizer = byteTokenizer): Model {
 
 const MODELS: Readonly<Record<string, Model | undefined>> = {
   plain: byteModel,
+  'of-another-file': { ...byteModel, file: 'other' },
   'without-template': { ...byteModel, chatTemplate: undefined },
   'without-stop': { ...byteModel, stopIds: [] },
   'without-quant-kind': { ...byteModel, quantKind: undefined },

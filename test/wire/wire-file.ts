@@ -26,6 +26,8 @@ export interface Exchange {
 /** What an exchange did: what the runner was asked, and what the client got. */
 export interface Played {
   readonly asked: readonly (readonly string[])[];
+  /** The lines of the log that the exchange asks for. */
+  readonly logged: readonly string[];
   readonly status: number;
   readonly headers: readonly string[];
   readonly body: string;
@@ -86,9 +88,12 @@ function trimmed(lines: readonly string[]): readonly string[] {
 /** The text of the file with these answers. */
 export function wireText({ head, exchanges }: WireFile, played: readonly Played[]): string {
   const sections = exchanges.map(({ name, written }, index) => {
-    const { asked = [], status, headers = [], body } = played[index] ?? {};
+    const { asked = [], logged = [], status, headers = [], body } = played[index] ?? {};
     const asks = asked.flatMap((lines) => [`${RECORDED} asked`, ...lines]);
-    return [BEGIN + name, ...written, ...asks, `${RECORDED} ${status}`, ...headers, '', body].join('\n');
+    const log = logged.length === 0 ? [] : [`${RECORDED} log`, ...logged];
+    return [BEGIN + name, ...written, ...asks, ...log, `${RECORDED} ${status}`, ...headers, '', body].join(
+      '\n',
+    );
   });
   return `${[trimmed(head).join('\n'), ...sections].join('\n\n')}\n`;
 }

@@ -1,5 +1,6 @@
 import type { Hono } from 'hono';
 import { packMsgpack } from '../../gateway/api/msgpack.ts';
+import { UsageError } from '../../gateway/errors/exit-code.ts';
 import { Jobs } from '../../gateway/jobs/jobs.ts';
 import type { Model } from '../../gateway/models/model.ts';
 import { ObservedRunner, TimeLimit } from '../../gateway/runner/observed-runner.ts';
@@ -19,6 +20,7 @@ import { byteTokenizer, EOS_ID } from '../fixtures/byte-model.ts';
 import { journalFolder, openTestJournal } from '../fixtures/durable.ts';
 import { keysOf } from '../fixtures/keys.ts';
 import { type Act, ScriptedRunner, scriptedInfo } from '../fixtures/scripted-runner.ts';
+import { watchLog } from '../fixtures/suite-rules.ts';
 import { VirtualClock } from '../fixtures/virtual-clock.ts';
 import { until } from '../fixtures/within.ts';
 import { modelNamed } from './models.ts';
@@ -34,8 +36,8 @@ const HEX_LINE = /.{1,96}/g;
 
 /** The settings of a file, and of an exchange. */
 const OF_FILE =
-  'model names keys journal cors-origins time-limit-sec max-tokens-in max-tokens-out max-body-bytes';
-const OF_EXCHANGE = 'model runner cached refuse state at-wait ids';
+  'model names keys journal max-jobs restart cors-origins time-limit-sec max-tokens-in max-tokens-out max-body-bytes';
+const OF_EXCHANGE = 'model runner cached refuse state at-wait until ids process log';
 
 function requireKnown(settings: Settings, known: string): void {
   const unknown = [...settings.keys()].find((name) => !known.split(' ').includes(name));
@@ -48,21 +50,31 @@ export class World {
   readonly #runner = new ScriptedRunner();
   /** The requests that are open, and whether their scripts wait. */
   readonly #open = new Map<GenerateRequest, boolean>();
+  readonly #cancelled = new Set<GenerateRequest>();
   #numWaits = 0;
   #app: Hono | undefined;
   #jobs: Jobs | undefined;
-  /** The models of the file, and of the exchange if it names another one. */
-  #modelName = '';
+  readonly #logged: string[] = [];
+  readonly #log = createLog('debug', undefined, { write: (line) => void this.#logged.push(line) });
+  #settings: Settings = new Map();
+  readonly #folder = journalFolder();
+  /** The model that the exchange names, if it names another one than the file. */
   #inExchange: string | undefined;
 
   /** Sets the server up as the file says. */
   async start(settings: Settings): Promise<void> {
     requireKnown(settings, OF_FILE);
     setCallerSecret(new Uint8Array(32), false);
-    const of = (name: string): string | undefined => settings.get(name)?.[0];
+    this.#settings = settings;
+    watchLog(() => this.#logged.join(''));
+    await this.#begin();
+  }
+
+  /** Begins a process, which finds the journal that the one before has left. */
+  async #begin(): Promise<void> {
+    const of = (name: string): string | undefined => this.#settings.get(name)?.[0];
     const now = (): number => EPOCH_MS + this.#clock.now();
-    this.#modelName = of('model') ?? 'plain';
-    const model = (): Model | undefined => modelNamed(this.#inExchange ?? this.#modelName);
+    const model = (): Model | undefined => modelNamed(this.#inExchange ?? of('model') ?? 'plain');
     const metrics = new Metrics(() => this.#clock.now());
     const limitMs = Number(of('time-limit-sec') ?? 300) * 1000;
     const observers = [
@@ -73,17 +85,19 @@ export class World {
     const names = of('names')?.split(' ') ?? [];
     const keys = of('keys')?.split(' ');
     const models = oneModel(model, runner, openGate(), names);
-    const jobs = new Jobs({ models, log: createLog('silent'), now });
+    const jobs = new Jobs({ models, log: this.#log, now });
     this.#jobs = jobs;
     if (of('journal') !== undefined) {
       const keepMs = 3_600_000;
-      await jobs.begin(() => openTestJournal(journalFolder(), { keepMs, now }), keepMs);
+      const maxJobs = Number(of('max-jobs') ?? 100);
+      await jobs.begin(() => openTestJournal(this.#folder, { keepMs, maxJobs, now }), keepMs);
     }
     const origins = of('cors-origins')?.split(' ') ?? [];
     const { app } = testApp({
       ...{ runner, model, modelNames: names, metrics, now, clock: this.#clock, ids: this.#ids },
       monotonicNow: () => this.#clock.now(),
-      jobs,
+      ...{ jobs, log: this.#log },
+      restartRunner: () => restarted(of('restart')),
       tokenLimits: {
         maxTokensIn: numberOf(of('max-tokens-in')),
         maxTokensOut: numberOf(of('max-tokens-out')),
@@ -108,24 +122,51 @@ export class World {
     this.#ids.begin(Number(settings.get('ids')?.[0] ?? 0));
     this.#inExchange = settings.get('model')?.[0];
     this.#prepare(settings);
+    if (settings.get('process')?.[0] === 'next') {
+      await this.stop();
+      await this.#begin();
+    }
+    const numLogged = this.#logged.length;
     const numAtWait = this.#runner.numAtWait;
-    const answered = this.#send(exchange).then(playedOf);
+    const reading = new Reading();
+    const answered = this.#send(exchange).then((response) => reading.read(response));
     const atWait = settings.get('at-wait')?.[0];
     if (atWait !== undefined) {
       await until(PATIENCE_MS, 'A script’s wait', () => this.#runner.numAtWait > numAtWait);
-      await this.#interrupt(atWait);
+      const [text = ''] = settings.get('until') ?? [];
+      await until(PATIENCE_MS, `The text ${text}`, () => reading.text.includes(text));
+      await this.#interrupt(atWait, reading);
     }
     const { status, headers, body } = await answered;
     await until(PATIENCE_MS, 'The end of what runs', () => this.#isIdle());
-    return { asked: this.#runner.requests.map(askedLines), status, headers, body };
+    const asked = this.#runner.requests.map((request) => [
+      ...askedLines(request),
+      ...(this.#cancelled.has(request) ? ['cancelled'] : []),
+    ]);
+    const events = settings.get('log')?.[0]?.split(' ') ?? [];
+    return { asked, logged: await this.#linesOf(events, numLogged), status, headers, body };
   }
 
-  /** Does what `at-wait` says: "pass MILLISECONDS", or "cancel JOB". */
-  async #interrupt(what: string): Promise<void> {
+  /** The lines of the log with these events, once each is there, without the time and where an error was made. */
+  async #linesOf(events: readonly string[], first: number): Promise<string[]> {
+    const lines = (): Record<string, unknown>[] => this.#logged.slice(first).map((line) => JSON.parse(line));
+    for (const event of events)
+      await until(PATIENCE_MS, `A line ${event}`, () => lines().some((line) => line.event === event));
+    // Some come from tasks of their own, in any order.
+    const shown = events.flatMap((event) => lines().filter((line) => line.event === event));
+    return shown.map(({ time: _time, err, ...line }) =>
+      JSON.stringify({ ...line, err: err === undefined ? err : messageOf(err) }),
+    );
+  }
+
+  /** Does what `at-wait` says: "pass MILLISECONDS", "cancel JOB", "leave" as a client does, or "stop" the process. */
+  async #interrupt(what: string, reading: Reading): Promise<void> {
     const [act, value = ''] = what.split(' ');
     if (act === 'pass') return this.#clock.pass(Number(value));
+    if (act === 'leave') return reading.leave();
+    if (act === 'stop') return this.stop();
     if (act !== 'cancel')
-      throw new Error(`at-wait: ${what} is neither "pass MILLISECONDS" nor "cancel JOB".`);
+      throw new Error(`at-wait: ${what} is not "pass MILLISECONDS", "cancel JOB", "leave" or "stop".`);
     const body = JSON.stringify({ job_id: value });
     const headers = { 'content-type': 'application/json' };
     await this.#app?.request('/cancel', { method: 'POST', headers, body });
@@ -183,8 +224,8 @@ export class World {
       });
       this.#open.set(request, waits);
       if (waits) this.#numWaits++;
-      const cancel: typeof handle.cancel = (reason) => {
-        this.#open.delete(request);
+      const cancel: typeof handle.cancel = (reason = 'cancelled') => {
+        if (this.#open.delete(request) && reason === 'cancelled') this.#cancelled.add(request);
         handle.cancel(reason);
       };
       return { cancel, pause: () => handle.pause(), resume: () => handle.resume() };
@@ -196,6 +237,13 @@ export class World {
       assertCapacity: () => runner.assertCapacity(),
     };
   }
+}
+
+/** What `restart` says: nothing, "fails SENTENCE" or "refused SENTENCE". */
+function restarted(said = ''): Promise<string | undefined> {
+  const [, how, sentence = ''] = /^(\w+) (.*)/.exec(said) ?? [];
+  if (how === 'refused') throw new UsageError(sentence);
+  return Promise.resolve(how === 'fails' ? sentence : undefined);
 }
 
 /** Ids by their number within the exchange, so that a further exchange changes no other. */
@@ -283,10 +331,41 @@ function shown(value: unknown): string {
   return typeof value === 'bigint' ? String(value) : (JSON.stringify(value) ?? '');
 }
 
-async function playedOf(response: Response): Promise<Pick<Played, 'status' | 'headers' | 'body'>> {
-  const bytes = Buffer.from(await response.arrayBuffer());
-  const isText = !response.headers.get('content-type')?.includes('msgpack');
-  const body = isText ? bytes.toString() : (bytes.toString('hex').match(HEX_LINE)?.join('\n') ?? '');
-  const headers = [...response.headers].map(([name, value]) => `${name}: ${value}`).sort();
-  return { status: response.status, headers, body };
+/** An answer, as far as its client has read it. */
+class Reading {
+  #bytes = Buffer.alloc(0);
+  #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+
+  get text(): string {
+    return this.#bytes.toString();
+  }
+
+  async leave(): Promise<void> {
+    await this.#reader?.cancel();
+  }
+
+  async read(response: Response): Promise<Pick<Played, 'status' | 'headers' | 'body'>> {
+    this.#reader = response.body?.getReader();
+    const isWhole = await this.#readAll().catch(() => false);
+    const isText = !response.headers.get('content-type')?.includes('msgpack');
+    const shown = isText ? this.text : (this.#bytes.toString('hex').match(HEX_LINE)?.join('\n') ?? '');
+    const headers = [...response.headers].map(([name, value]) => `${name}: ${value}`).sort();
+    return { status: response.status, headers, body: isWhole ? shown : `${shown}(broken off)` };
+  }
+
+  async #readAll(): Promise<boolean> {
+    for (;;) {
+      const { done, value } = (await this.#reader?.read()) ?? { done: true };
+      if (done || value === undefined) return true;
+      this.#bytes = Buffer.concat([this.#bytes, value]);
+    }
+  }
+}
+
+/** What an error in the log says. Its stack names files and lines. */
+function messageOf(err: unknown): string {
+  const { message = String(err) } = (typeof err === 'object' && err !== null ? err : {}) as {
+    message?: string;
+  };
+  return message.split('\n')[0] ?? '';
 }

@@ -1,11 +1,8 @@
 import * as assert from 'uvu/assert';
-import { type GuardRules, loopbackOnly } from '../../../gateway/server/guard/guard.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { closingSuite } from '../../fixtures/closing-suite.ts';
-import { durableApp, journalFolder } from '../../fixtures/durable.ts';
-import { keysOf } from '../../fixtures/keys.ts';
 import { listening } from '../../fixtures/listening.ts';
 import { RawClient } from '../../fixtures/raw-client.ts';
 import { keepFromLogs, watchLog } from '../../fixtures/suite-rules.ts';
@@ -22,16 +19,12 @@ interface Line {
   readonly route?: string | null;
   readonly status?: number;
   readonly duration_ms?: number;
-  readonly tokens_in?: number;
-  readonly tokens_out?: number;
-  readonly tokens_cached?: number;
   readonly client_gone?: true;
   readonly correlation_id?: string;
   readonly request_id?: string;
-  readonly caller?: string;
 }
 
-function setUp(guard: GuardRules = loopbackOnly) {
+function setUp() {
   const lines: Line[] = [];
   const texts: string[] = [];
   watchLog(() => texts.join(''));
@@ -42,64 +35,8 @@ function setUp(guard: GuardRules = loopbackOnly) {
     },
   });
   const requests = () => lines.filter(({ event }) => event === 'request');
-  return { ...testApp({ log, guard }), lines, requests };
+  return { ...testApp({ log }), lines, requests };
 }
-
-test('the line of a generating route has its tokens: those of each prompt once, and those of all answers', async () => {
-  const { post, runner, requests } = setUp();
-  runner.cachedOf = () => 2;
-  runner.script = [[97, 98], [EOS_ID]];
-  const embedded = { model: 'bytes', input: ['abc', 'd'] };
-  for (const [path, body, ...tokens] of [
-    ['/v1/completions', { model: 'bytes', prompt: 'Hi' }, 2, 3, 2],
-    ['/v1/completions', { model: 'bytes', prompt: ['Hi', 'abc'], n: 2 }, 5, 12, 4],
-    ['/v1/completions', { model: 'bytes', prompt: 'Hi', max_tokens: 0, echo: true }, 2, 0, 2],
-    ['/v1/embeddings', embedded, 4, undefined, 4],
-    ['/tokenize', { content: 'Hi' }, undefined, undefined, undefined],
-  ] as const) {
-    assert.is((await post(path, body)).status, 200, path);
-    const { tokens_in, tokens_out, tokens_cached } = requests().at(-1) as Line;
-    assert.equal([tokens_in, tokens_out, tokens_cached], tokens, path);
-  }
-});
-
-test('every line of a job’s end, and of a durable request, has the tokens that its caller used', async () => {
-  const lines: Line[] = [];
-  const log = createLog('info', undefined, { write: (text) => void lines.push(JSON.parse(text) as Line) });
-  const key = 'a-key-of-a-client';
-  const guard = { ...loopbackOnly, apiKeys: keysOf([key]) };
-  const { app, runner, lines: linesOfJobs } = await durableApp(journalFolder(), { log, guard });
-  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
-  runner.cachedOf = () => 2;
-  const chat = { model: 'bytes', messages: [{ role: 'user', content: 'Hi' }] };
-  const job = { job_id: 'a', prompt: 'Hi', max_tokens: 4 };
-  for (const [path, body, event, tokensIn] of [
-    ['/execute', job, 'execute_end', 2],
-    ['/execute', { ...job, job_id: 'b', durable: true }, 'execute_end', 2],
-    ['/v1/chat/completions', { ...chat, durable: true }, 'request', 9],
-    ['/v1/completions', { model: 'bytes', prompt: 'Hi', durable: true }, 'request', 2],
-    ['/v1/messages', { ...chat, max_tokens: 9, durable: true }, 'request', 9],
-    ['/v1/responses', { model: 'bytes', input: 'Hi', durable: true }, 'request', 9],
-    ['/api/chat', { ...chat, stream: false, durable: true }, 'request', 9],
-  ] as const) {
-    runner.script = [[97, 98], [EOS_ID]];
-    const response = await app.request(path, { method: 'POST', headers, body: JSON.stringify(body) });
-    const text = await response.text();
-    assert.is(response.status, 200, `${path}: ${text}`);
-    await until(PATIENCE_MS, path, () => lines.some((line) => line.event === event));
-    const line = lines.splice(0).find((each) => each.event === event) as Line;
-    const { caller, tokens_in, tokens_out, tokens_cached } = line;
-    assert.equal([caller, tokens_in, tokens_out, tokens_cached], ['key-1', tokensIn, 3, 2], path);
-  }
-  const background = { model: 'bytes', input: 'Hi', background: true };
-  runner.script = [[97, 98], [EOS_ID]];
-  await app.request('/v1/responses', { method: 'POST', headers, body: JSON.stringify(background) });
-  const ends = () => linesOfJobs().filter(({ event }) => event === 'durable_end');
-  await until(PATIENCE_MS, 'The end of the last job', () => ends().length === 7);
-  for (const { caller, tokens_out, tokens_cached } of ends())
-    assert.equal([caller, tokens_out, tokens_cached], ['key-1', 3, 2], 'whether its client stayed or not');
-  assert.is(ends().at(-1)?.tokens_in, 9);
-});
 
 test('every route logs one line with its method, route, status and duration, and nothing that was asked', async () => {
   const { app, runner, lines, requests } = setUp();
@@ -182,23 +119,6 @@ test('each route’s log lines name the request’s trace and a new span', async
   assert.is('trace_id' in (lines[0] as object), false, 'a broken one is ignored');
 });
 
-test('refusals are logged as well: a job that never began, what is nowhere, what may not ask', async () => {
-  const { app, post, requests } = setUp();
-  await post('/execute', {});
-  await app.request('/nowhere/canary-canary');
-  await app.request('/execute');
-  await app.request('/health', { headers: { host: 'canary.example' } });
-  assert.equal(
-    requests().map(({ method, route, status }) => [method, route, status]),
-    [
-      ['POST', '/execute', 400],
-      ['GET', null, 404],
-      ['GET', null, 405],
-      ['GET', '/health', 403],
-    ],
-  );
-});
-
 test('the line of a stream comes at its end, and says if its client has left', async () => {
   const { app, runner, requests } = setUp();
   const { port } = await listening(app.fetch);
@@ -217,35 +137,6 @@ test('the line of a stream comes at its end, and says if its client has left', a
   const { status, client_gone } = requests()[1] as Line;
   assert.equal([status, client_gone], [200, undefined]);
   whole.socket.destroy();
-});
-
-test('a line has the name of the key’s caller and never the key', async () => {
-  const key = 'a-key-of-a-client';
-  keepFromLogs(key);
-  const { app, runner, lines, requests } = setUp({
-    ...loopbackOnly,
-    apiKeys: keysOf(['another-key-than-that', key]),
-  });
-  runner.script = [[EOS_ID]];
-  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
-  const ask = async (path: string, body: object) => {
-    const sent = { method: 'POST', headers, body: JSON.stringify(body) };
-    await (await app.request(path, sent)).text();
-  };
-  await ask('/v1/completions', { model: 'bytes', prompt: 'x' });
-  assert.equal(
-    requests().map(({ caller }) => caller),
-    ['key-2'],
-  );
-  lines.splice(0);
-  await ask('/execute', { job_id: 'a', prompt: 'x', max_tokens: 4 });
-  assert.equal(
-    lines.map(({ event, caller }) => [event, caller]),
-    [
-      ['execute_start', 'key-2'],
-      ['execute_end', 'key-2'],
-    ],
-  );
 });
 
 test.run();

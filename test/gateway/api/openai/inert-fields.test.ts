@@ -24,7 +24,6 @@ import {
   responsesBody,
   textIgnored,
 } from '../../../../gateway/api/responses/request.ts';
-import type { Log } from '../../../../gateway/telemetry/log.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { EOS_ID } from '../../../fixtures/byte-model.ts';
 
@@ -114,20 +113,6 @@ test('each field of the openai package’s types is applied or in these tables',
 });
 
 const user = { role: 'user', content: 'Hi' };
-test('the debug log lists ignored fields by name only', async () => {
-  const lines: Record<string, unknown>[] = [];
-  const quiet = () => {};
-  const debug = (fields: Record<string, unknown>) => lines.push(fields);
-  const log = { debug, info: quiet, warn: quiet, error: quiet } as unknown as Log;
-  const { runner, post } = testApp({ log });
-  runner.script = [[EOS_ID]];
-  const body = { model: 'bytes', prompt: 'Hi', user: 'a person', metadata: { secret: 'x' } };
-  await (await post('/v1/completions', body, { 'x-request-id': 'r-1' })).text();
-  assert.equal(lines, [
-    { event: 'fields_ignored', fields: ['user', 'metadata'], path: '/v1/completions', request_id: 'r-1' },
-  ]);
-});
-
 /** Tries a value of every kind in every field. Every error must be a sentence of ours. */
 test('no refusal speaks the language of a library', async () => {
   const wrong = [

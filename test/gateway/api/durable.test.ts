@@ -1,0 +1,96 @@
+import * as assert from 'uvu/assert';
+import { JournalStore } from '../../../gateway/journal/store.ts';
+import type { GenerateRequest } from '../../../gateway/runner/runner.ts';
+import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
+import { durableApp, journalFolder } from '../../fixtures/durable.ts';
+import { readNativeAnswer } from '../../fixtures/native-stream.ts';
+import { thinkingModel } from '../../fixtures/thinking-model.ts';
+import { until } from '../../fixtures/within.ts';
+
+/** What is no request and its answer: requests at the same time, and what a job keeps. The rest is in test/wire. */
+
+const PATIENCE_MS = 10_000;
+
+const test = closingSuite('durable jobs by the APIs');
+
+const bytes = (text: string): number[] => [...Buffer.from(text)];
+const job = { job_id: 'a', prompt: 'Hi', durable: true };
+const response = { model: 'bytes', input: 'Hi', background: true };
+
+test('a cancel that comes while the record of a job is written ends the job, and the next process knows', async () => {
+  const folder = journalFolder();
+  const first = await durableApp(folder);
+  first.runner.script = [bytes('He'), 'wait'];
+  const { write } = JournalStore.prototype;
+  let finishWrite = (): void => {};
+  const mayFinish = new Promise<void>((resolve) => (finishWrite = resolve));
+  let isWriting = false;
+  JournalStore.prototype.write = async function (...args) {
+    isWriting = true;
+    await mayFinish;
+    return write.apply(this, args);
+  };
+  try {
+    const begun = first.post('/execute', job);
+    await until(PATIENCE_MS, 'The write', () => isWriting);
+    const cancel = first.post('/cancel', { job_id: 'a' });
+    finishWrite();
+    assert.is((await cancel).status, 202);
+    const kept = first.journal.find('', 'a');
+    assert.ok(kept?.endedMs !== undefined, 'the end is written when the cancel is answered');
+    assert.is((await readNativeAnswer(await begun)).last.data.code, 'CANCELLED');
+  } finally {
+    JournalStore.prototype.write = write;
+  }
+  await first.jobs.stop();
+  const second = await durableApp(folder);
+  assert.equal(second.journal.unfinished, []);
+});
+
+test('a job is kept with the name of its model, so that another process finds the model by it', async () => {
+  const app = await durableApp(journalFolder(), { modelNames: ['served', 'other'] });
+  app.runner.script = [[EOS_ID]];
+  await readNativeAnswer(await app.post('/execute', job));
+  assert.is((await app.jobs.open([''], 'a'))?.record.model, 'served');
+});
+
+test('another process resumes a response with its thinking budget', async () => {
+  const folder = journalFolder();
+  const model = thinkingModel(() => 'Hi<think>');
+  const first = await durableApp(folder, { model: () => model });
+  first.runner.script = [bytes('Hm'), 'wait'];
+  const body = { ...response, stream: true, thinking_token_budget: 7 };
+  let told = '';
+  for await (const chunk of (await first.post('/v1/responses', body)).body ?? []) {
+    told += Buffer.from(chunk).toString();
+    if (told.includes('"delta":"m"')) break;
+  }
+  const [begun] = first.runner.requests;
+  await first.jobs.stop();
+  const second = await durableApp(folder, { model: () => model });
+  await until(PATIENCE_MS, 'The request', () => second.runner.requests.length === 1);
+  const [resumed] = second.runner.requests;
+  assert.equal(resumed?.resumeFrom?.tokenIds, bytes('Hm'));
+  for (const { thinkingLimit: limit } of [begun, resumed] as GenerateRequest[]) {
+    assert.equal([limit?.maxTokens, limit?.endIds], [7, bytes('</think>')]);
+    assert.equal(
+      ['Hm', 'Hm</think', 'Hm</think>'].map((text) => limit?.isThinking(bytes(text))),
+      [true, true, false],
+    );
+  }
+});
+
+test('the first of two concurrent requests with an Idempotency-Key runs, and the other must retry', async () => {
+  const app = await durableApp(journalFolder());
+  app.runner.script = [bytes('Hello'), [EOS_ID]];
+  const ask = () => app.post('/v1/responses', response, { 'idempotency-key': 'k' });
+  const [one, two] = await Promise.all([ask(), ask()]);
+  assert.equal([one.status, two.status].sort(), [200, 409]);
+  const [late] = [one, two].filter(({ status }) => status === 409);
+  assert.match((await late?.text()) ?? '', '"idempotency_key_in_use"');
+  assert.is(late?.headers.get('x-should-retry'), 'true');
+  assert.is(app.runner.requests.length, 1);
+});
+
+test.run();
