@@ -1,12 +1,14 @@
-/** Several models in a memory too small for all of them, with a clock that the test moves. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { failedLoadRetryMs } from '../../../gateway/models/model-lifecycle.ts';
-import { UnknownModelError } from '../../../gateway/models/model-registry.ts';
+import { messageOf } from '../../../gateway/errors/thrown.ts';
 import type { GenerationError } from '../../../gateway/runner/runner.ts';
+import type { RunnerEventName } from '../../../gateway/runner/supervision/runner-event.ts';
 import { byteModel } from '../../fixtures/byte-model.ts';
 import { errorOf } from '../../fixtures/errors.ts';
+import { recordedCases, wordsOf } from '../../fixtures/recorded-cases.ts';
 import { ScriptedModels, settled } from '../../fixtures/scripted-service.ts';
+
+/** Several models in a memory too small for all of them, with a clock that the test moves. */
 
 const test = suite('model registry');
 
@@ -23,206 +25,86 @@ test.after.each(async () => {
   for (const models of all.splice(0)) await models.loader.stop(0);
 });
 
-test('a model is loaded when it is asked for, and its requests wait at its gate until it is', async () => {
-  const models = opened({ a: 60, b: 30 });
-  assert.is(models.states, 'a unloaded, b unloaded');
-  const first = models.acquire('b');
-  await settled();
-  assert.is(models.states, 'a unloaded, b loading');
-  const second = models.acquire('b');
-  await settled();
-  assert.is(models.of('b').model.gate.numWaiting, 2);
-  assert.is(models.of('b').services.length, 1);
-  models.serviceOf('b').ready();
-  for (const acquired of await Promise.all([first, second])) {
-    assert.is(acquired.served.runner.status().state, 'ready');
-    acquired.release();
-  }
-  assert.is(models.states, 'a unloaded, b loaded');
-  assert.equal(models.of('a').services, []);
-});
+/** What the cases do, one step after the other; each says what has happened since the last one. */
+class Steps {
+  #models = opened({ none: 0 });
+  #happened: string[] = [];
+  readonly #begun = new Set<object>();
+  readonly #ended = new Set<object>();
+  readonly #held = new Map<string, () => void>();
 
-test('a name that no model has is refused, and none is loaded for it', async () => {
-  const models = opened({ a: 60 });
-  assert.instance(await errorOf(() => models.acquire('c')), UnknownModelError);
-  assert.is(models.states, 'a unloaded');
-  assert.is(models.registry.default.names[0], 'a');
-});
-
-test('the least recently used leaves for one that has no room, and is loaded again when it is asked for', async () => {
-  const models = opened({ a: 40, b: 40, c: 40 });
-  await models.use('a');
-  await models.pass(5);
-  await models.use('b');
-  await models.pass(5);
-  await models.use('a');
-  await models.use('c');
-  assert.is(models.states, 'a loaded, b unloaded, c loaded');
-  assert.equal(models.unloaded, ['b: memory']);
-  assert.ok(models.serviceOf('b').isStopped);
-  await models.use('b');
-  assert.is(models.states, 'a unloaded, b loaded, c loaded');
-  assert.is(models.of('b').services.length, 2);
-});
-
-test('a model in use is unloaded after its requests, and new requests wait', async () => {
-  const models = opened({ a: 60, b: 60 });
-  await models.use('a');
-  const stream = models.serviceOf('a');
-  stream.numOpen = 1;
-  const wanted = models.acquire('b');
-  await settled();
-  const again = models.acquire('a');
-  await models.pass(60_000);
-  assert.not.ok(stream.isStopped);
-  assert.is(models.states, 'a loaded, b loading');
-  stream.numOpen = 0;
-  await settled();
-  assert.ok(stream.isStopped);
-  models.serviceOf('b').ready();
-  (await wanted).release();
-  await models.pass(1);
-  // Now b has been unloaded for a.
-  assert.is(models.states, 'a loading, b unloaded');
-  models.serviceOf('a').ready();
-  (await again).release();
-  assert.equal(models.unloaded, ['a: memory', 'b: memory']);
-});
-
-test('a large model that waits is not overtaken by small ones', async () => {
-  const models = opened({ a: 40, b: 40, large: 100 });
-  await models.use('a');
-  models.serviceOf('a').numOpen = 1;
-  await models.use('b');
-  const large = models.acquire('large');
-  await models.pass(10);
-  const again = models.acquire('b');
-  await models.pass(1000);
-  assert.is(models.of('b').services.length, 1, 'it fits, and would have to leave at once');
-  models.serviceOf('a').numOpen = 0;
-  await models.pass(10);
-  models.serviceOf('large').ready();
-  (await large).release();
-  await models.pass(10);
-  models.serviceOf('b').ready();
-  (await again).release();
-  assert.is(models.states, 'a unloaded, b loaded, large unloaded');
-});
-
-test('a model being prepared is in use', async () => {
-  const models = opened({ a: 60, b: 60 });
-  await models.use('a');
-  const inside = await models.acquire('a');
-  const waiting = models.acquire('b');
-  await models.pass(10_000);
-  assert.not.ok(models.serviceOf('a').isStopped);
-  inside.release();
-  await settled();
-  assert.ok(models.serviceOf('a').isStopped);
-  models.serviceOf('b').ready();
-  (await waiting).release();
-});
-
-test('an unused model is unloaded after its time, and a pinned one never', async () => {
-  const models = opened({ a: 40, b: 40 }, { keepAliveMs: 10_000, pinned: 'b' });
-  await models.use('a');
-  await models.use('b');
-  models.serviceOf('a').numOpen = 1;
-  await models.pass(60_000);
-  assert.is(models.states, 'a loaded, b loaded');
-  models.serviceOf('a').numOpen = 0;
-  await models.pass(8000);
-  assert.is(models.states, 'a loaded, b loaded');
-  await models.pass(4000);
-  assert.is(models.states, 'a unloaded, b loaded');
-  assert.equal(models.unloaded, ['a: idle']);
-});
-
-test('a model replaced by a larger file is measured again and evicts others', async () => {
-  const models = opened({ a: 40, b: 40 });
-  await models.use('a');
-  await models.pass(5);
-  await models.use('b');
-  models.of('b').need = { kind: 'cpu', bytes: 70, availableBytes: undefined };
-  models.serviceOf('b').ready();
-  await models.pass(10);
-  assert.is(models.states, 'a loaded, b loaded', 'a runner that was started again has the same file');
-  models.serviceOf('b').ready('another file');
-  await models.pass(10);
-  assert.is(models.states, 'a unloaded, b loaded');
-  assert.equal(models.unloaded, ['a: memory']);
-  models.of('b').need = { kind: 'cpu', bytes: 101, availableBytes: undefined };
-  models.serviceOf('b').ready('one that is too large');
-  await models.pass(10);
-  assert.is(models.states, 'a unloaded, b unloaded');
-  const { served, release } = await models.acquire('b');
-  assert.match(String(served.runner.status().reason), 'The model b needs 101 bytes of memory');
-  release();
-});
-
-test('a model that cannot fit is refused with figures and evicts none', async () => {
-  const models = opened({ a: 40, huge: 101 });
-  await models.use('a');
-  const { served, release } = await models.acquire('huge');
-  assert.is(served.runner.status().state, 'failed');
-  assert.match(
-    String(served.runner.status().reason),
-    'The model huge needs 101 bytes of memory; all models together may use 100',
-  );
-  release();
-  assert.is(models.states, 'a loaded, huge failed');
-});
-
-test('a model that cannot be loaded harms no other, says why, and is tried again later', async () => {
-  const models = opened({ a: 40, b: 40 });
-  models.of('b').need = 'b is no model.';
-  await models.use('a');
-  (await models.acquire('b')).release();
-  assert.is(models.states, 'a loaded, b failed');
-  assert.is(models.of('b').model.loadState.reason, 'b is no model.');
-  const { message, retriable } = (await errorOf(async () =>
-    models.of('b').model.assertAcceptsRequests(),
-  )) as GenerationError;
-  assert.equal([message, retriable], ['b is no model.', true]);
-  models.of('b').need = { kind: 'cpu', bytes: 40, availableBytes: undefined };
-  await models.pass(failedLoadRetryMs - 100);
-  (await models.acquire('b')).release();
-  assert.is(models.states, 'a loaded, b failed');
-  await models.pass(200);
-  await models.use('b');
-  assert.is(models.states, 'a loaded, b loaded');
-});
-
-test('a runner that does not become ready frees its memory, and waiters are informed', async () => {
-  const models = opened({ a: 60, b: 60 });
-  const waiting = models.acquire('a');
-  await settled();
-  const service = models.serviceOf('a');
-  const next = models.acquire('b');
-  await settled();
-  service.hooks.onEvent({ level: 'error', event: 'model_failed', reason: 'Its file is cut.' });
-  const { served, release } = await waiting;
-  assert.is(served.runner.status().reason, 'Its file is cut.');
-  release();
-  await settled();
-  assert.ok(service.isStopped);
-  models.serviceOf('b').ready();
-  (await next).release();
-  assert.is(models.states, 'a failed, b loaded');
-});
-
-test('runners that die one after the other before they are ready are waited for three times', async () => {
-  const models = opened({ a: 60 });
-  const waiting = models.acquire('a');
-  await settled();
-  for (let death = 1; death <= 3; death += 1) {
-    assert.is(models.states, 'a loading');
-    models.serviceOf('a').hooks.onEvent({ level: 'warn', event: 'runner_exited', reason: `Death ${death}.` });
+  /** Steps between which nothing else happens are joined by "&". */
+  async play(line: string): Promise<string> {
+    this.#happened = [];
+    const done = line.split(' & ').map((step) => {
+      const [act = '', name = '', value = '', reason] = wordsOf(step);
+      if (act !== 'models') return this.#do(act, name, value, reason);
+      return this.#begin(new Map(wordsOf(step.slice(act.length)).map(assigned)));
+    });
+    await Promise.all(done);
     await settled();
+    const left = this.#models.unloaded.splice(0).map((each) => `unloads ${each}`);
+    return [this.#models.states, ...left, ...this.#services(), ...this.#happened].join('; ');
   }
-  (await waiting).release();
-  assert.is(models.of('a').model.loadState.reason, 'Death 3.');
-});
+
+  /** The models whose load has begun, and those that have left the memory. */
+  #services(): string[] {
+    const models = this.#models.registry.all.flatMap(({ names: [name = ''] }) =>
+      this.#models.of(name).services.map((service) => ({ name, service })),
+    );
+    const begun = models.filter(({ service }) => !this.#begun.has(service));
+    const ended = models.filter(({ service }) => service.isStopped && !this.#ended.has(service));
+    for (const { service } of begun) this.#begun.add(service);
+    for (const { service } of ended) this.#ended.add(service);
+    return [...begun.map(({ name }) => `${name} begins`), ...ended.map(({ name }) => `${name} ends`)];
+  }
+
+  /** values: the size of each model, and options of the loader. */
+  #begin(values: Map<string, string>): void {
+    const [keepAliveMs = 0, pinned = ''] = ['keepAliveMs', 'pinned'].map((name) => values.get(name));
+    const sizes = [...values].filter(([name]) => name !== 'keepAliveMs' && name !== 'pinned');
+    const bytes = Object.fromEntries(sizes.map(([name, size]) => [name, Number(size)]));
+    this.#models = opened(bytes, { keepAliveMs: Number(keepAliveMs), pinned });
+  }
+
+  async #do(act: string, name: string, value: string, reason?: string): Promise<void> {
+    const models = this.#models;
+    if (act === 'ask' || act === 'hold') void this.#ask(name, act === 'hold');
+    else if (act === 'release') this.#held.get(name)?.();
+    else if (act === 'use') await models.use(name);
+    else if (act === 'pass') await models.pass(Number(name));
+    else if (act === 'open') models.serviceOf(name).numOpen = Number(value);
+    else if (act === 'ready') models.serviceOf(name).ready(value || undefined);
+    else if (act === 'need') {
+      const bytes = Number(value);
+      models.of(name).need = Number.isNaN(bytes) ? value : { kind: 'cpu', bytes, availableBytes: undefined };
+    } else if (act === 'event')
+      models.serviceOf(name).hooks.onEvent({ level: 'error', event: value as RunnerEventName, reason });
+    else if (act === 'remove') await models.loader.remove(models.of(name).model, 0);
+    else if (act === 'stop') {
+      await models.loader.stop(0);
+      this.#happened.push(`${models.clock.numTimers} timers`);
+    } else throw new Error(`${act} is no step.`);
+  }
+
+  async #ask(name: string, isHeld: boolean): Promise<void> {
+    try {
+      const { served, release } = await this.#models.acquire(name);
+      const { state, reason } = served.runner.status();
+      this.#happened.push(`${name} given, ${state}${reason === undefined ? '' : `: ${reason}`}`);
+      if (isHeld) this.#held.set(name, release);
+      else release();
+    } catch (error) {
+      this.#happened.push(`${name} refused: ${messageOf(error)}`);
+    }
+  }
+}
+
+const assigned = (word: string) => word.split('=') as [string, string];
+
+const steps = new Steps();
+
+recordedCases(test, import.meta.url, (line) => steps.play(line));
 
 test('waiting requests keep their deadlines, and their number is bounded', async () => {
   const models = opened({ a: 60 }, { maxWaiting: 1 });
@@ -279,44 +161,6 @@ test('a tokenizer is read once for all who ask, and none outlives the end', asyn
   await late.loader.stop(0);
   assert.is(await reading, undefined);
   assert.equal([numRead, numOpen], [2, 0]);
-});
-
-test('a model stopped while it waits for memory reserves none', async () => {
-  const models = opened({ a: 60, b: 80, c: 30 });
-  await models.use('a');
-  models.serviceOf('a').numOpen = 1;
-  const waiting = models.acquire('b');
-  await settled();
-  await models.loader.remove(models.of('b').model, 0);
-  (await waiting).release();
-  const next = models.acquire('c');
-  await settled();
-  assert.ok(models.states.endsWith('c loading'), models.states);
-  models.serviceOf('c').ready();
-  (await next).release();
-});
-
-test('a model stopped before its size is known evicts none', async () => {
-  const models = opened({ a: 60, b: 60 });
-  await models.use('a');
-  const waiting = models.acquire('b');
-  await models.loader.remove(models.of('b').model, 0);
-  (await waiting).release();
-  await models.pass(5);
-  assert.equal(models.unloaded, []);
-});
-
-test('stopping all refuses waiting requests and leaves no timer', async () => {
-  const models = opened({ a: 60, b: 60 });
-  await models.use('a');
-  const waiting = models.acquire('b');
-  await settled();
-  await models.loader.stop(0);
-  const { served, release } = await waiting;
-  assert.is(served.runner.status().state, 'stopping');
-  release();
-  assert.ok(models.serviceOf('a').isStopped);
-  assert.is(models.clock.numTimers, 0);
 });
 
 test.run();
