@@ -14,7 +14,7 @@ import type { Model } from '../models/model.ts';
 import type { RenderOptions } from '../prompt/chat-template.ts';
 import { senderOf, sharerOf } from '../server/guard/caller.ts';
 import type { RouteDeps } from '../server/route-group.ts';
-import { longAnswer, PIECE_CHARACTERS } from './long-answer.ts';
+import { inPieces, longAnswer, PIECE_CHARACTERS } from './long-answer.ts';
 
 /** What the routes for embeddings have in common: they make vectors of texts or of token ids. */
 
@@ -164,15 +164,4 @@ function* parts(
     yield end;
   }
   yield behind;
-}
-
-function* inPieces(texts: Iterable<string>): Generator<string> {
-  let piece = '';
-  for (const text of texts) {
-    piece += text;
-    if (piece.length < PIECE_CHARACTERS) continue;
-    yield piece;
-    piece = '';
-  }
-  if (piece !== '') yield piece;
 }

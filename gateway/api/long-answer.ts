@@ -20,7 +20,7 @@ export function longAnswer(
   c: Context,
   { answerBudget: budget, log }: Pick<RouteDeps, 'answerBudget' | 'log'>,
   sourceBytes: number,
-  pieces: Generator<string>,
+  pieces: Generator<string, undefined>,
 ): Response {
   const ahead = [pieces.next(), pieces.next()].flatMap(({ done, value }) => (done ? [] : [value]));
   // An answer that fits into one write is sent with its length, and nothing is held.
@@ -30,16 +30,32 @@ export function longAnswer(
   budget.hold(caller, heldBytes);
   const release = (): void => budget.release(caller, heldBytes);
   const outgoing = (c.env as { outgoing?: ServerResponse } | undefined)?.outgoing;
-  return respondInPieces(c, JSON_TYPE, rejoined(ahead, pieces), failureLog(log, c), () => {
+  // A generator that passes on the pieces by `yield*` would keep each of them, as a variable does.
+  const next = () => (ahead.length > 0 ? { value: ahead.shift() as string } : pieces.next());
+  return respondInPieces(c, JSON_TYPE, { next }, failureLog(log, c), () => {
     if (outgoing === undefined || outgoing.closed) release();
     else outgoing.once('close', release);
   });
 }
 
-/** Yields the pieces ahead, then the rest. A piece is dropped when it is yielded. */
-function* rejoined(ahead: string[], rest: Generator<string>): Generator<string> {
-  while (ahead.length > 0) yield ahead.shift() as string;
-  yield* rest;
+/**
+ * Joins texts into pieces. maxTexts: the most texts of a piece. A generator keeps its variables while it waits, so none of them has
+ * a piece: a slow client asks for the next one long after it was written.
+ */
+export function* inPieces(
+  texts: Iterable<string>,
+  maxTexts = Number.POSITIVE_INFINITY,
+): Generator<string, undefined> {
+  const gathered: string[] = [];
+  let length = 0;
+  for (const text of texts) {
+    gathered.push(text);
+    length += text.length;
+    if (length < PIECE_CHARACTERS && gathered.length < maxTexts) continue;
+    length = 0;
+    yield gathered.splice(0).join('');
+  }
+  if (gathered.length > 0) yield gathered.join('');
 }
 
 /**

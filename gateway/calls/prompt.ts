@@ -11,7 +11,7 @@ import {
 import type { RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import type { TokenLimits } from '../server/route-group.ts';
 import { ANONYMOUS } from '../system/caller.ts';
-import type { EncodedText } from '../tokenizer/tokenizer.ts';
+import { numbersOf, type TooManyTokens } from '../tokenizer/tokenizer.ts';
 import { requireToolTemplate } from './tool-offer.ts';
 
 /** The most tokens of a prompt and its answer together, and of each by itself. */
@@ -84,6 +84,8 @@ export function maxTokensWithin(
   throw invalidField({ code: 'context_length_exceeded', ...fault });
 }
 
+type PromptIds = readonly number[] | TooManyTokens;
+
 /**
  * Encodes the prompts that are text. A text that is too long by its bytes alone is not encoded, and nor are those after it;
  * requireIds() refuses it.
@@ -93,22 +95,22 @@ export async function encodePrompts(
   { tokenizer }: Model,
   { maxModelLen }: ContextLimit,
   { signal, caller = ANONYMOUS }: Pick<RenderOptions, 'signal' | 'caller'> = {},
-): Promise<readonly EncodedText[]> {
+): Promise<readonly PromptIds[]> {
   const texts = prompts.filter((prompt) => typeof prompt === 'string');
   const options = { addSpecial: true, parseSpecial: false, maxTokens: maxModelLen, caller };
   const encoded = (await tokenizer.encodeTexts(texts, options, signal)).values();
-  const ids: EncodedText[] = [];
+  const ids: PromptIds[] = [];
   for (const prompt of prompts) {
     const next = typeof prompt === 'string' ? encoded.next().value : prompt;
     if (next === undefined) break;
-    ids.push(next);
+    ids.push(next instanceof Uint32Array ? await numbersOf(next) : next);
   }
   return ids;
 }
 
 /** The ids of a prompt. Throws a 400 if it is too long to be encoded. */
 export function requireIds(
-  encoded: EncodedText | undefined,
+  encoded: PromptIds | undefined,
   limit: ContextLimit,
   field: string,
 ): readonly number[] {

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Caller } from '../system/caller.ts';
 import type { TokenizerKind } from './tables.ts';
 
@@ -18,8 +19,13 @@ export interface EncodeTextsOptions extends EncodeOptions {
   readonly caller?: Caller | undefined;
 }
 
-/** The ids of a text, or a lower bound for their number if they are certainly more than maxTokens. */
-export type EncodedText = readonly number[] | { readonly leastTokens: number };
+/** A text that is not encoded, because it has certainly more tokens than it may have: a lower bound for their number. */
+export interface TooManyTokens {
+  readonly leastTokens: number;
+}
+
+/** The ids of a text. Those of a long one are in the array in which they came from the other process. */
+export type EncodedText = readonly number[] | Uint32Array | TooManyTokens;
 
 /** Encodes long texts in another process. */
 export interface LongTextEncoder {
@@ -66,6 +72,22 @@ export interface Tokenizer {
   readonly controlLiterals: readonly string[];
   /** Frees what encodes long texts and renders the model's template, as soon as no caller waits for it. */
   close(): void;
+}
+
+/** The most ids that are copied in one turn of the event loop. */
+const turnIds = 2 ** 16;
+
+/** The ids as a list, which takes twice the memory. */
+export async function numbersOf(ids: Uint32Array): Promise<number[]> {
+  if (ids.length <= turnIds) return Array.from(ids);
+  // An array that grows would leave copies of itself behind, several times its size.
+  const numbers = new Array<number>(ids.length);
+  for (let at = 0; at < ids.length; at += turnIds) {
+    const end = Math.min(ids.length, at + turnIds);
+    for (let i = at; i < end; i++) numbers[i] = ids[i] as number;
+    await nextTurn();
+  }
+  return numbers;
 }
 
 /**

@@ -11,7 +11,7 @@ import { parseBody } from '../body.ts';
 import { chatMessages, checkTemplateFields, renderOptions, templateFields } from '../conversation.ts';
 import * as fields from '../fields.ts';
 import { readJson } from '../json.ts';
-import { longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
+import { inPieces, longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
 import { toolFields } from '../tools.ts';
 
 export const tokenizeBody = z.strictObject({
@@ -41,8 +41,9 @@ export function tokenize(deps: RouteDeps): Handler {
       caller: sharerOf(c),
     };
     const [encoded] = await tokenizer.encodeTexts([content], options, c.req.raw.signal);
-    const ids = new Uint32Array(encoded as readonly number[]);
-    return longAnswer(c, deps, ids.byteLength, tokenized(ids, request.with_pieces, tokenizer));
+    const ids = encoded instanceof Uint32Array ? encoded : Uint32Array.from(encoded as readonly number[]);
+    const texts = tokenized(ids, request.with_pieces, tokenizer);
+    return longAnswer(c, deps, ids.byteLength, inPieces(texts, PIECE_TOKENS));
   };
 }
 
@@ -52,38 +53,33 @@ export function detokenize(deps: RouteDeps): Handler {
     const { tokenizer } = await readModel(model, deps);
     requireKnownIds(tokens, tokenizer.vocabSize, (index) => `tokens.${index}`);
     const ids = new Uint32Array(tokens);
-    return longAnswer(c, deps, ids.byteLength, detokenized(ids, tokenizer));
+    return longAnswer(c, deps, ids.byteLength, inPieces(detokenized(ids, tokenizer), PIECE_TOKENS));
   };
 }
 
-/** Makes the answer's JSON in pieces. */
+/** The answer's JSON, id by id. */
 function* tokenized(ids: Uint32Array, withPieces: boolean, tokenizer: Tokenizer): Generator<string> {
-  let json = '{"tokens":[';
+  const begin = '{"tokens":[';
   for (const [at, id] of ids.entries()) {
-    if (at > 0) json += ',';
-    json += withPieces ? JSON.stringify({ id, piece: piece(tokenizer, id) }) : id;
-    if (json.length < PIECE_CHARACTERS && (at + 1) % PIECE_TOKENS !== 0) continue;
-    yield json;
-    json = '';
+    const json = withPieces ? JSON.stringify({ id, piece: piece(tokenizer, id) }) : id;
+    yield `${at === 0 ? begin : ','}${json}`;
   }
-  yield `${json}]}`;
+  yield ids.length === 0 ? `${begin}]}` : ']}';
 }
 
 function* detokenized(ids: Uint32Array, tokenizer: Tokenizer): Generator<string> {
-  // The decoder returns whole characters, so each piece can be quoted by itself.
+  // The decoder returns whole characters, so each text can be quoted by itself.
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   const quoted = (text: string) => JSON.stringify(text).slice(1, -1);
-  let json = '{"content":"';
+  const begin = '{"content":"';
   for (const [at, id] of ids.entries()) {
     const bytes = tokenizer.bytes(id);
     // Drops the space that encoding puts in front of a text.
     const isPrefixed = at === 0 && tokenizer.addsSpace && bytes[0] === 0x20;
-    json += quoted(decoder.decode(isPrefixed ? bytes.subarray(1) : bytes, { stream: true }));
-    if (json.length < PIECE_CHARACTERS && (at + 1) % PIECE_TOKENS !== 0) continue;
-    yield json;
-    json = '';
+    const text = quoted(decoder.decode(isPrefixed ? bytes.subarray(1) : bytes, { stream: true }));
+    yield at === 0 ? begin + text : text;
   }
-  yield `${json}${quoted(decoder.decode())}"}`;
+  yield `${ids.length === 0 ? begin : ''}${quoted(decoder.decode())}"}`;
 }
 
 /** A token's text, or its bytes if they are not text by themselves. */
@@ -119,14 +115,11 @@ export function applyTemplate(deps: RouteDeps): Handler {
  * Makes the answer's JSON in pieces. A cut may split a surrogate pair: each half becomes an escape, and readers join
  * them.
  */
-function* promptJson(prompt: string): Generator<string> {
-  let json = '{"prompt":"';
+function* promptJson(prompt: string): Generator<string, undefined> {
+  const jsonOf = (at: number, end: number) => JSON.stringify(prompt.slice(at, end)).slice(1, -1);
+  if (prompt === '') yield '{"prompt":""}';
   for (let at = 0; at < prompt.length; at += PIECE_CHARACTERS) {
-    if (at > 0) {
-      yield json;
-      json = '';
-    }
-    json += JSON.stringify(prompt.slice(at, at + PIECE_CHARACTERS)).slice(1, -1);
+    const end = at + PIECE_CHARACTERS;
+    yield `${at === 0 ? '{"prompt":"' : ''}${jsonOf(at, end)}${end < prompt.length ? '' : '"}'}`;
   }
-  yield `${json}"}`;
 }

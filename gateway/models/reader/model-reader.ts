@@ -9,7 +9,6 @@
  * been replaced.
  */
 
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { asError, UnavailableError } from '../../errors/thrown.ts';
 import {
   type ChatMessage,
@@ -26,6 +25,7 @@ import {
   type EncodedText,
   type EncodeTextsOptions,
   type LongTextEncoder,
+  numbersOf,
   shortTextChars,
 } from '../../tokenizer/tokenizer.ts';
 import {
@@ -45,8 +45,6 @@ const jobChars = 1000;
 /** The assumed milliseconds for a character until a job has been measured. */
 const firstGuessMs = 0.001;
 const lastWeight = 0.1;
-/** The most ids that are copied in one turn of the event loop. */
-const turnIds = 2 ** 16;
 
 /** Jobs of one lane are done one after another, and those of different lanes at the same time. */
 type Lane = 'short' | 'long';
@@ -172,7 +170,7 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
     const encoded: EncodedText[] = [];
     let at = 0;
     for (const count of lengths) {
-      encoded.push(await numbersOf(ids.subarray(at, at + count)));
+      encoded.push(ids.subarray(at, at + count));
       at += count;
     }
     return leastTokens === undefined ? encoded : [...encoded, { leastTokens }];
@@ -344,16 +342,4 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
 /** The HTTP server aborts a request with a text, but applications only handle what is an Error. */
 function reasonOf({ reason }: AbortSignal): Error {
   return asError(reason);
-}
-
-async function numbersOf(ids: Uint32Array): Promise<number[]> {
-  if (ids.length <= turnIds) return Array.from(ids);
-  // An array that grows would leave copies of itself behind, several times its size.
-  const numbers = new Array<number>(ids.length);
-  for (let at = 0; at < ids.length; at += turnIds) {
-    const end = Math.min(ids.length, at + turnIds);
-    for (let i = at; i < end; i++) numbers[i] = ids[i] as number;
-    await nextTurn();
-  }
-  return numbers;
 }

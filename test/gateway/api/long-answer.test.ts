@@ -1,0 +1,58 @@
+import { Hono } from 'hono';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { inPieces, longAnswer, PIECE_CHARACTERS } from '../../../gateway/api/long-answer.ts';
+import { ByteBudget } from '../../../gateway/server/guard/bodies.ts';
+import { createLog } from '../../../gateway/telemetry/log.ts';
+import { liveBytes } from '../../fixtures/live-bytes.ts';
+
+const test = suite('long answer');
+
+const NUM_ANSWERS = 64;
+
+/** The bytes that are held for each answer after `open` has opened them. */
+async function heldForEach(open: (answer: number) => unknown): Promise<number> {
+  const opened: unknown[] = [];
+  const before = liveBytes();
+  for (let answer = 0; answer < NUM_ANSWERS; answer++) opened.push(await open(answer));
+  const each = (liveBytes() - before) / opened.length;
+  console.log(`${Math.round(each)} bytes are held for each answer`);
+  return each;
+}
+
+test('a piece that was made of texts is not held until the next one is asked for', async () => {
+  const texts = function* (answer: number) {
+    for (let at = 0; ; at++) yield `${answer},${at},`;
+  };
+  const each = await heldForEach((answer) => {
+    const pieces = inPieces(texts(answer));
+    assert.ok(Buffer.from(pieces.next().value ?? '').length >= PIECE_CHARACTERS);
+    return pieces;
+  });
+  assert.ok(each < PIECE_CHARACTERS / 2);
+});
+
+test('a piece that was written is not held until the next one is asked for', async () => {
+  const PIECE_BYTES = 16 * PIECE_CHARACTERS;
+  const pieces = function* (answer: number): Generator<string, undefined> {
+    for (let at = 0; ; at++) yield `${answer},${at}`.padEnd(PIECE_BYTES);
+  };
+  const budget = new ByteBudget(2 ** 30, 'answers');
+  const log = createLog('silent');
+  const app = new Hono();
+  app.get('/:answer', (c) =>
+    longAnswer(c, { answerBudget: budget, log }, 0, pieces(Number(c.req.param('answer')))),
+  );
+  const readers: ReadableStreamDefaultReader<Uint8Array>[] = [];
+  const each = await heldForEach(async (answer) => {
+    const reader = (await app.request(`/${answer}`)).body?.getReader();
+    if (reader === undefined) throw new Error('The answer has no body.');
+    readers.push(reader);
+    // Two pieces are made before the answer begins.
+    for (let piece = 0; piece < 3; piece++) assert.is((await reader.read()).value?.length, PIECE_BYTES);
+  });
+  assert.ok(each < PIECE_BYTES / 2);
+  for (const reader of readers) await reader.cancel();
+});
+
+test.run();
