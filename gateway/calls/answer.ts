@@ -2,6 +2,7 @@ import type { Context } from 'hono';
 import { type AbortableText, type MergedSink, mergeStreams } from '../generation/merge-streams.ts';
 import { PartialAnswers } from '../generation/text-stream.ts';
 import type { Thinking } from '../generation/thinking-parser.ts';
+import type { Job } from '../jobs/job.ts';
 import type { Model } from '../models/model.ts';
 import { memoryOf } from '../models/model-registry.ts';
 import type { RenderOptions } from '../prompt/chat-template.ts';
@@ -69,7 +70,7 @@ export async function answer(
   parsed: Omit<ParsedCall, 'ignored'>,
   body: unknown,
 ): Promise<Response> {
-  const { call, encoding, log } = parsed;
+  const { call, encoding } = parsed;
   const beginMs = deps.monotonicNow();
   const { durable } = call;
   if (durable) requireJournal(deps.jobs, durable);
@@ -95,48 +96,73 @@ export async function answer(
     failureEvent: call.isStreamed && failureEvent ? (error) => failureEvent(error, requestId) : undefined,
   };
   return useModel(c, deps, wanted, async (usable) => {
-    const { model, info, runner } = usable;
     const modelInMs = deps.monotonicNow() - beginMs;
     const prepared = await prepare(c, deps, call, usable, job?.signal);
-    const { requests, numPromptTokens, thinking, offer } = prepared;
-    deps.jobs.refuseQuarantined(requests);
+    deps.jobs.refuseQuarantined(prepared.requests);
     const used = c.get('used');
-    used.tokens_in = numPromptTokens;
+    used.tokens_in = prepared.numPromptTokens;
     if (job?.isDurable)
       return beginKept(c, deps, job, { ...parsed, body, uuid, requestId }, usable, prepared);
-    const begunMs = deps.monotonicNow();
-    const [first] = requests;
-    const facts: Facts = {
-      ...{ uuid, requestId, modelInMs },
-      createdMs: deps.now(),
-      preparedInMs: begunMs - beginMs,
-      now: deps.now,
-      elapsedMs: () => deps.monotonicNow() - begunMs,
-      vramBytes: () => memoryOf(runner.status().info).vram_bytes,
-      modelId: model.id,
-      seed: first?.sampling.seed ?? 0n,
-      numericsId: info.numericsId,
-      tokenizer: model.tokenizer,
-      numPromptTokens,
-      numChoices: requests.length,
-      numChoicesPerPrompt: call.numChoices ?? 1,
-      maxTokensOut: info.maxTokensOut ?? Number.POSITIVE_INFINITY,
-      beginsWithText: offer?.calls === undefined && thinking === undefined,
-    };
+    const ids = { uuid, requestId, modelInMs, numChoicesPerPrompt: call.numChoices ?? 1 };
+    const facts = factsOf(deps, usable, prepared, ids, beginMs);
     job?.run();
-    const begin = (sink: MergedSink): AbortableText =>
-      generate(call, prepared, usable, countingSink(sink, used, facts));
-    if (!call.isStreamed) return answerWhole(c, encoding, facts, begin);
-    const stream = streamOf(c, encoding);
-    const failed = failureLog(deps.log, c);
-    const text = begin(sinkOf(encoding.stream(facts, stream), log ?? { failed }));
-    if (first !== undefined) log?.begun(first);
-    job?.signal.addEventListener('abort', () => text.abort(job.signal.reason));
-    return stream.respond(text, () => {
-      if (job !== undefined) deps.jobs.drop(job);
-      log?.over();
-    });
+    if (call.isStreamed) return answerStream(c, deps, parsed, job, usable, prepared, facts);
+    return answerWhole(c, encoding, facts, (sink) =>
+      generate(call, prepared, usable, countingSink(sink, used, facts)),
+    );
   });
+}
+
+/**
+ * Begins the stream. It may last long, and its functions keep the variables of the function that made them: that is why this is
+ * one of its own, and why none of them uses the call or the context.
+ */
+function answerStream(
+  c: Context,
+  deps: RouteDeps,
+  { call, encoding, log }: Omit<ParsedCall, 'ignored'>,
+  job: Job | undefined,
+  usable: UsableModel,
+  prepared: PreparedCall,
+  facts: Facts,
+): Response {
+  const stream = streamOf(c, encoding);
+  const sink = sinkOf(encoding.stream(facts, stream), log ?? { failed: failureLog(deps.log, c) });
+  const text = generate(call, prepared, usable, countingSink(sink, c.get('used'), facts));
+  const [first] = prepared.requests;
+  if (first !== undefined) log?.begun(first);
+  job?.signal.addEventListener('abort', () => text.abort(job.signal.reason));
+  return stream.respond(text, () => {
+    if (job !== undefined) deps.jobs.drop(job);
+    log?.over();
+  });
+}
+
+/** The functions of the facts keep nothing of the call, as in answerStream(). */
+function factsOf(
+  deps: RouteDeps,
+  { model, info, runner }: UsableModel,
+  { requests, numPromptTokens, thinking, offer }: PreparedCall,
+  known: Pick<Facts, 'uuid' | 'requestId' | 'modelInMs' | 'numChoicesPerPrompt'>,
+  beginMs: number,
+): Facts {
+  const begunMs = deps.monotonicNow();
+  return {
+    ...known,
+    createdMs: deps.now(),
+    preparedInMs: begunMs - beginMs,
+    now: deps.now,
+    elapsedMs: () => deps.monotonicNow() - begunMs,
+    vramBytes: () => memoryOf(runner.status().info).vram_bytes,
+    modelId: model.id,
+    seed: requests[0]?.sampling.seed ?? 0n,
+    numericsId: info.numericsId,
+    tokenizer: model.tokenizer,
+    numPromptTokens,
+    numChoices: requests.length,
+    maxTokensOut: info.maxTokensOut ?? Number.POSITIVE_INFINITY,
+    beginsWithText: offer?.calls === undefined && thinking === undefined,
+  };
 }
 
 /** The tokens of a call's prompt. Needs only the model's files, so it works while no runner is up, and for any length. */

@@ -1,14 +1,19 @@
 /** How much memory the gateway holds for a client that does not read, if it has asked for everything that makes answers large. */
-import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { GenerateRequest, GenerationHandle, TokenSink } from '../../../gateway/runner/runner.ts';
 import { TokenStream } from '../../../gateway/runner/supervision/token-stream.ts';
 import { testApp } from '../../fixtures/app.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
+import { listening } from '../../fixtures/listening.ts';
+import { liveBytes } from '../../fixtures/live-bytes.ts';
+import { RawClient } from '../../fixtures/raw-client.ts';
 import { ScriptedRunner, scriptedInfo } from '../../fixtures/scripted-runner.ts';
+import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 import { wideModel } from '../../fixtures/wide-model.ts';
 import { until, within } from '../../fixtures/within.ts';
 
-const test = suite('held bytes');
+const test = closingSuite('held bytes');
+const folder = temporaryFolder();
 const PATIENCE_MS = 20_000;
 const MAX_HELD_BYTES = 256 * 1024;
 const NUM_TOKENS = 1000;
@@ -92,6 +97,30 @@ test('a stream with the most log-probabilities holds no more than the limit', as
 test('eight choices at once are not written at once', async () => {
   const largest = Math.max(...(await heldWrites(8)));
   assert.ok(largest <= MAX_HELD_BYTES, `${largest} bytes are written at once`);
+});
+
+test('a stream that is open keeps nothing of the body of its request', async () => {
+  const NUM_STREAMS = 16;
+  const BODY_CHARACTERS = 500_000;
+  const runner = new ScriptedRunner();
+  runner.script = [[97], 'wait'];
+  const { app } = testApp({ runner });
+  const path = `${folder.path}/held.sock`;
+  await listening(app.fetch, { path });
+  const before = liveBytes();
+  const clients: RawClient[] = [];
+  for (let i = 0; i < NUM_STREAMS; i++) {
+    const client = await RawClient.connect(path);
+    const metadata = { note: `${i}`.padEnd(BODY_CHARACTERS, 'a') };
+    const messages = [{ role: 'user', content: 'x' }];
+    client.post('/v1/chat/completions', { model: 'bytes', messages, metadata, stream: true });
+    assert.is(await client.status(), 200);
+    clients.push(client);
+  }
+  const grown = liveBytes() - before;
+  console.log(`${grown} bytes more are held for ${NUM_STREAMS} streams`);
+  assert.ok(grown < (NUM_STREAMS * BODY_CHARACTERS) / 2, `${grown} bytes more are held`);
+  for (const client of clients) client.socket.destroy();
 });
 
 test.run();
