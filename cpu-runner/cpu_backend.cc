@@ -76,10 +76,10 @@ class CpuBackend final : public Backend {
   LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
   std::vector<float> read_states(const NormSpec& norm, std::span<const uint32_t> rows) override;
   std::vector<float> read_rows(Flow flow, uint32_t num_rows) override;
-  std::vector<float> read_kv(uint32_t layer, std::span<const uint32_t> block_table,
+  std::vector<float> read_kv(const LayerSpec& layer, const BatchSequence& sequence,
                              uint32_t num_positions) override {
     CHECK(has_cache_);
-    return cache_.read(layer, block_table, num_positions);
+    return cache_.read(layer.kv.layer, sequence.block_tables[layer.kv.group], num_positions);
   }
 
  private:
@@ -286,12 +286,12 @@ void CpuBackend::qkv(const Batch& batch, const LayerSpec& layer) {
   RopeAngles& angles = angles_[qkv.rope];
   angles.prepare(batch.positions, rope, *threads_);
   const HeadRotation rotation{rope.pairs, angles, head_norm(qkv.query_norm), head_norm(qkv.key_norm)};
-  rope_and_store(executor_, batch, layer.index, layer.attention, rotation, cache_, qkv_);
+  rope_and_store(executor_, batch, layer.kv, layer.attention, rotation, cache_, qkv_);
 }
 
 void CpuBackend::attend(const Batch& batch, const LayerSpec& layer) {
   CHECK(has_cache_);
-  attend_rows(executor_, batch, layer.index, layer.attention, cache_, attention_, qkv_, attended_);
+  attend_rows(executor_, batch, layer.kv, layer.attention, cache_, attention_, qkv_, attended_);
 }
 
 void CpuBackend::project(const Batch& batch, const ProjectSpec& project) {

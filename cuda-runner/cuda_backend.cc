@@ -86,10 +86,10 @@ class CudaBackend final : public Backend {
   LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
   std::vector<float> read_states(const NormSpec& norm, std::span<const uint32_t> rows) override;
   std::vector<float> read_rows(Flow flow, uint32_t num_rows) override;
-  std::vector<float> read_kv(uint32_t layer, std::span<const uint32_t> block_table,
+  std::vector<float> read_kv(const LayerSpec& layer, const BatchSequence& sequence,
                              uint32_t num_positions) override {
     CHECK(cache_ && pass_.is_eager());
-    return cache_->read(layer, block_table, num_positions, stream_);
+    return cache_->read(layer.kv.layer, sequence.block_tables[layer.kv.group], num_positions, stream_);
   }
 
  private:
@@ -179,7 +179,7 @@ AttendSizes attend_sizes(const KvShape& shape, uint32_t max_rows) {
 }
 
 StepInputsShape inputs_shape(const DecoderSpec& spec, const KvShape& shape, const AttendSizes& attend) {
-  StepInputsShape inputs{attend.limits.max_rows, KvMemory::max_table_blocks(shape), {}};
+  StepInputsShape inputs{attend.limits.max_rows, num_kv_groups(spec), KvMemory::max_table_blocks(shape), {}};
   for (const LayerSpec& layer : spec.layers) {
     const uint32_t window = layer.attention.window;
     if (std::ranges::find(inputs.attend_plans, window, &AttendPlanShape::window) != inputs.attend_plans.end())
@@ -348,17 +348,17 @@ void CudaBackend::qkv(const Batch& batch, const LayerSpec& layer) {
   multiply_parts(weight, normed_->ready(), count, qkv.bias, Epilogue::kReplace, qkv_->floats());
   const Global<const float> angles = ropes_.angles(qkv.rope, inputs_.positions(), count, stream_);
   const HeadNorms norms{head_norm(qkv.query_norm), head_norm(qkv.key_norm)};
-  expect_success(rope_store(layer.attention, rope, norms, angles, inputs_.rows(), count, qkv_->floats(),
-                            cache_->view(), layer.index, stream_.get()),
+  expect_success(rope_store(layer.attention, rope, norms, angles, inputs_.rows(layer.kv.group), count,
+                            qkv_->floats(), cache_->view(), layer.kv.layer, stream_.get()),
                  "storing keys and values");
 }
 
 void CudaBackend::attend(const Batch& batch, const LayerSpec& layer) {
   if (pass_.is_replay()) return;
   const AttendInputs inputs{layer.attention,
-                            layer.index,
+                            layer.kv.layer,
                             pass_.num_rows(batch),
-                            inputs_.rows(),
+                            inputs_.rows(layer.kv.group),
                             inputs_.attend_work(layer.attention.window),
                             qkv_->floats(),
                             cache_->view()};

@@ -17,7 +17,7 @@ namespace runnel {
 
 class KvMemory {
  public:
-  // Bytes of one block in all layers.
+  // Bytes of one block.
   static uint64_t block_bytes(const KvShape& shape, KvType type);
   // Allocates the cache and fills it with zeros, because kernels read whole groups of positions. Fails with
   // kBadModel for heads that are too large for the kernels, with kUsage for heads that the type cannot store,

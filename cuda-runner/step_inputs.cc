@@ -14,7 +14,7 @@ size_t num_row_words(const StepInputsShape& shape) {
   return size_t{3} * shape.max_rows;
 }
 size_t num_table_words(const StepInputsShape& shape) {
-  return (size_t{shape.max_rows} + 1) * shape.max_table_blocks;
+  return shape.num_groups * (size_t{shape.max_rows} + 1) * shape.max_table_blocks;
 }
 size_t num_attend_words(const StepInputsShape& shape) {
   size_t words = 0;
@@ -27,6 +27,7 @@ size_t num_attend_words(const StepInputsShape& shape) {
 Result<StepInputs> StepInputs::allocate(const StepInputsShape& shape) {
   StepInputs inputs;
   inputs.max_rows_ = shape.max_rows;
+  inputs.num_groups_ = shape.num_groups;
   inputs.max_table_blocks_ = shape.max_table_blocks;
   size_t first_word = 0;
   for (const AttendPlanShape& plan : shape.attend_plans) {
@@ -71,19 +72,14 @@ void StepInputs::send(const Batch& batch, uint32_t num_rows, uint32_t spare_bloc
   std::ranges::copy(batch.positions, positions.begin());
   for (uint32_t index = 0; index < num_sequences; ++index) {
     const BatchSequence& sequence = batch.sequences[index];
-    CHECK(sequence.block_table.size() <= max_table_blocks_);
     std::ranges::fill(sequences.subspan(sequence.first_row, sequence.num_rows), index);
-    std::ranges::copy(sequence.block_table,
-                      host_tables_.span().subspan(size_t{index} * max_table_blocks_).begin());
   }
-  host_tables_.span()[size_t{num_sequences} * max_table_blocks_] = spare_block;
 
   for (uint32_t part = 0; part < 3; ++part) {
     const size_t first = size_t{part} * max_rows_;
     stream.upload(rows_, first, host_rows_.part(first, num_rows));
   }
-  const size_t num_table_words = (size_t{num_sequences} + 1) * max_table_blocks_;
-  stream.upload(tables_, 0, host_tables_.part(0, num_table_words));
+  for (uint32_t group = 0; group < num_groups_; ++group) send_tables(batch, group, spare_block, stream);
   for (Attend& attend : attends_) {
     const std::span<const uint32_t> made = attend.plan.make(positions, sequences);
     std::ranges::copy(made, host_attend_words_.span().subspan(attend.first_word).begin());
@@ -91,6 +87,21 @@ void StepInputs::send(const Batch& batch, uint32_t num_rows, uint32_t spare_bloc
   }
   sent_.record(stream);
   was_sent_ = true;
+}
+
+void StepInputs::send_tables(const Batch& batch, uint32_t group, uint32_t spare_block, Stream& stream) {
+  const size_t first = group * num_group_words();
+  const std::span<uint32_t> tables = host_tables_.span().subspan(first, num_group_words());
+  size_t end = 0;
+  for (const BatchSequence& sequence : batch.sequences) {
+    CHECK(sequence.block_tables.size() == num_groups_);
+    const std::vector<uint32_t>& table = sequence.block_tables[group];
+    CHECK(table.size() <= max_table_blocks_);
+    std::ranges::copy(table, tables.subspan(end).begin());
+    end += max_table_blocks_;
+  }
+  tables[end] = spare_block;
+  stream.upload(tables_, first, host_tables_.part(first, end + max_table_blocks_));
 }
 
 }  // namespace runnel

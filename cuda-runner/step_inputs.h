@@ -19,6 +19,7 @@ namespace runnel {
 
 struct StepInputsShape {
   uint32_t max_rows;
+  uint32_t num_groups;                        // of layers, each with tables of its own
   uint32_t max_table_blocks;                  // entries in the block table of the longest sequence
   std::vector<AttendPlanShape> attend_plans;  // one for each window that a layer has
 };
@@ -39,14 +40,23 @@ class StepInputs {
 
   Global<const uint32_t> token_ids() const { return part(0); }
   Global<const uint32_t> positions() const { return part(1); }
-  StepRows rows() const { return {part(1), part(2), tables_.view(), max_table_blocks_}; }
+  // As layers of this group read them.
+  StepRows rows(uint32_t group) const {
+    const size_t num_words = num_group_words();
+    return {part(1), part(2), tables_.view().from(group * num_words, num_words), max_table_blocks_};
+  }
   // The attention of layers with this window.
   AttendWork attend_work(uint32_t window) const;
 
  private:
+  void send_tables(const Batch& batch, uint32_t group, uint32_t spare_block, Stream& stream);
+
   Global<const uint32_t> part(uint32_t index) const {
     return rows_.view().from(index * max_rows_, max_rows_);
   }
+
+  // Of the tables of a group: one for each sequence, and one with the spare block.
+  size_t num_group_words() const { return (size_t{max_rows_} + 1) * max_table_blocks_; }
 
   struct Attend {
     uint32_t window;
@@ -56,10 +66,11 @@ class StepInputs {
   };
 
   uint32_t max_rows_ = 0;
+  uint32_t num_groups_ = 0;
   uint32_t max_table_blocks_ = 0;
   std::vector<Attend> attends_;
   PinnedBuffer<uint32_t> host_rows_;    // (3, max_rows): token ids, positions, sequences
-  PinnedBuffer<uint32_t> host_tables_;  // (max_rows + 1, max_table_blocks)
+  PinnedBuffer<uint32_t> host_tables_;  // (num_groups, max_rows + 1, max_table_blocks)
   PinnedBuffer<uint32_t> host_attend_words_;
   DeviceBuffer<uint32_t> rows_;
   DeviceBuffer<uint32_t> tables_;

@@ -45,7 +45,7 @@ std::vector<StoreChunk> store_chunks(const Batch& batch, uint32_t num_kv_heads) 
 // Applies norms and rotation to the rows of a chunk and stores them.
 struct Store {
   const Kernels& kernels;
-  uint32_t layer;
+  const KvPlace& place;
   const AttentionShape& shape;
   const HeadRotation& rotation;
   const KvCache& cache;
@@ -58,6 +58,7 @@ struct Store {
 
   void store(const StoreChunk& chunk) const {
     const uint32_t queries_per_kv = shape.num_heads / shape.num_kv_heads;
+    const std::span<const uint32_t> block_table = chunk.sequence->block_tables[place.group];
     for (uint32_t row = chunk.first_row; row < chunk.first_row + chunk.num_rows; ++row) {
       const uint32_t position = chunk.sequence->first_position + (row - chunk.sequence->first_row);
       float* queries = qkv.row(row);
@@ -67,7 +68,7 @@ struct Store {
         for (uint32_t i = 0; i < queries_per_kv; ++i)
           turn(row, rotation.query_norm, queries + (head * queries_per_kv + i) * shape.head_dim);
         turn(row, rotation.key_norm, keys + head * shape.head_dim);
-        const KvCache::Slot slot = cache.slot(layer, head, chunk.sequence->block_table, position);
+        const KvCache::Slot slot = cache.slot(place.layer, head, block_table, position);
         kernels.store_key(cache.layout(), keys + head * shape.head_dim, slot.position, slot.key_tile);
         kernels.store_value(cache.layout(), values + head * shape.head_dim, slot.position, slot.value_tile);
       }
@@ -79,7 +80,7 @@ struct Store {
 struct Attend {
   const Executor& executor;
   const Batch& batch;
-  uint32_t layer;
+  const KvPlace& place;
   const AttentionShape& shape;
   const KvCache& cache;
   const Activation& qkv;
@@ -169,7 +170,8 @@ struct Attend {
 
   void compute(const AttentionPlan::Chunk& chunk) const {
     const AttentionPlan::Group& group = plan.groups()[chunk.group];
-    const KvView view = cache.view(layer, chunk.kv_head, batch.sequences[group.sequence].block_table);
+    const KvView view =
+        cache.view(place.layer, chunk.kv_head, batch.sequences[group.sequence].block_tables[place.group]);
     if (group.is_cut()) {
       for (uint32_t i = 0; i < chunk.num_splits; ++i)
         attend_split(group, chunk.kv_head, view, chunk.first_split + i);
@@ -187,25 +189,26 @@ struct Attend {
 
 }  // namespace
 
-void rope_and_store(const Executor& executor, const Batch& batch, uint32_t layer, const AttentionShape& shape,
-                    const HeadRotation& rotation, const KvCache& cache, Activation& qkv) {
+void rope_and_store(const Executor& executor, const Batch& batch, const KvPlace& place,
+                    const AttentionShape& shape, const HeadRotation& rotation, const KvCache& cache,
+                    Activation& qkv) {
   check_shape(shape, qkv);
   CHECK(rotation.rope.rotary_dim <= shape.head_dim && rotation.rope.rotary_dim % 2 == 0);
   for (const HeadNorm& norm : {rotation.query_norm, rotation.key_norm})
     CHECK(norm.gain.empty() || norm.gain.size() == shape.head_dim);
-  const Store store{executor.kernels, layer, shape, rotation, cache, qkv};
+  const Store store{executor.kernels, place, shape, rotation, cache, qkv};
   const std::vector<StoreChunk> chunks = store_chunks(batch, shape.num_kv_heads);
   executor.threads.parallel_for(static_cast<uint32_t>(chunks.size()),
                                 [&](uint32_t chunk) { store.store(chunks[chunk]); });
 }
 
-void attend_rows(const Executor& executor, const Batch& batch, uint32_t layer, const AttentionShape& shape,
-                 const KvCache& cache, AttentionWorkspace& workspace, const Activation& qkv,
-                 Activation& out) {
+void attend_rows(const Executor& executor, const Batch& batch, const KvPlace& place,
+                 const AttentionShape& shape, const KvCache& cache, AttentionWorkspace& workspace,
+                 const Activation& qkv, Activation& out) {
   check_shape(shape, qkv);
   CHECK(out.width() == shape.num_heads * shape.head_dim && batch.num_rows() <= out.max_rows());
   const AttentionPlan& plan = workspace.prepare(batch, shape);
-  const Attend attend{executor, batch, layer, shape, cache, qkv, plan, workspace, out};
+  const Attend attend{executor, batch, place, shape, cache, qkv, plan, workspace, out};
   executor.threads.parallel_for(static_cast<uint32_t>(plan.chunks().size()),
                                 [&](uint32_t chunk) { attend.compute(plan.chunks()[chunk]); });
 }

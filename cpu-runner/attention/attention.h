@@ -28,11 +28,13 @@ struct HeadRotation {
 };
 
 // Applies norms and rotation to the queries and keys of the batch in qkv, and stores the keys and values.
-void rope_and_store(const Executor& executor, const Batch& batch, uint32_t layer, const AttentionShape& shape,
-                    const HeadRotation& rotation, const KvCache& cache, Activation& qkv);
+void rope_and_store(const Executor& executor, const Batch& batch, const KvPlace& place,
+                    const AttentionShape& shape, const HeadRotation& rotation, const KvCache& cache,
+                    Activation& qkv);
 
 // out = attention of the queries of the batch over the cache, made ready for a product.
-void attend_rows(const Executor& executor, const Batch& batch, uint32_t layer, const AttentionShape& shape,
-                 const KvCache& cache, AttentionWorkspace& workspace, const Activation& qkv, Activation& out);
+void attend_rows(const Executor& executor, const Batch& batch, const KvPlace& place,
+                 const AttentionShape& shape, const KvCache& cache, AttentionWorkspace& workspace,
+                 const Activation& qkv, Activation& out);
 
 }  // namespace runnel

@@ -23,7 +23,7 @@ namespace runnel {
 
 class KvCache {
  public:
-  // Bytes of one block in all layers.
+  // Bytes of one block.
   static uint64_t block_bytes(const KvShape& shape, KvType type);
   // Fails with kBadModel for heads that are too large for the kernels, with kUsage for heads that the type
   // cannot store, and with kSystem.

@@ -34,8 +34,8 @@ namespace runnel {
 class MemoryFile;
 class StartTimes;
 
-// The size of the KV cache. It holds, for every token, K and V of num_layers layers with num_kv_heads heads
-// of head_dim values.
+// The size of the KV cache. A block holds, for each of its tokens, K and V of num_layers layers with
+// num_kv_heads heads of head_dim values. These are the layers of one group (runner/models/kv_groups.h).
 struct KvShape {
   uint32_t num_layers;
   uint32_t num_kv_heads;
@@ -170,7 +170,7 @@ class Backend {
   // What the last operation that writes this data has left: (num_rows, width) floats.
   virtual std::vector<float> read_rows(Flow flow, uint32_t num_rows) = 0;
   // The keys, then the values of a layer, as stored: (2, num_positions, num_kv_heads, head_dim).
-  virtual std::vector<float> read_kv(uint32_t layer, std::span<const uint32_t> block_table,
+  virtual std::vector<float> read_kv(const LayerSpec& layer, const BatchSequence& sequence,
                                      uint32_t num_positions) = 0;
 };
 

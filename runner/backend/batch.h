@@ -12,9 +12,9 @@ struct BatchSequence {
   uint32_t first_row;       // index into Batch::token_ids
   uint32_t num_rows;        // 1 for a next token, more with drafts, 1 or more for a part of a prompt
   uint32_t first_position;  // position of the first row's token in the sequence
-  // Entry i is the KV block of the positions [i * block_size, (i + 1) * block_size). It is kNoBlock, and is
-  // never read, if all these positions have left the model's window.
-  std::span<const uint32_t> block_table;
+  // For each group of layers, entry i is the KV block of the positions [i * block_size, (i + 1) *
+  // block_size). It is kNoBlock, and is never read, if all these positions have left the group's window.
+  std::span<const std::vector<uint32_t>> block_tables;
 };
 
 struct Batch {

@@ -45,4 +45,10 @@ Result<DecoderWidths> widths_of(const DecoderSpec& spec) {
   return widths;
 }
 
+uint32_t num_kv_groups(const DecoderSpec& spec) {
+  uint32_t count = 0;
+  for (const LayerSpec& layer : spec.layers) count = std::max(count, layer.kv.group + 1);
+  return count;
+}
+
 }  // namespace runnel

@@ -104,8 +104,15 @@ struct FfnSpec {
   ExpertsSpec experts = {};
 };
 
+// Where a layer's K and V lie: in the blocks of this group (runner/models/kv_groups.h), there as this layer.
+struct KvPlace {
+  uint32_t group = 0;
+  uint32_t layer = 0;
+};
+
 struct LayerSpec {
-  uint32_t index;  // of the layer's K and V in the cache
+  uint32_t index;
+  KvPlace kv = {};
   AttentionShape attention;
   QkvSpec qkv;
   ProjectSpec attention_output;
@@ -141,5 +148,8 @@ struct DecoderWidths {
 // Fails with kBadModel if the widths of a layer differ from those of the first one. The message names the
 // layer.
 Result<DecoderWidths> widths_of(const DecoderSpec& spec);
+
+// The number of groups in which the layers have their K and V.
+uint32_t num_kv_groups(const DecoderSpec& spec);
 
 }  // namespace runnel

@@ -61,9 +61,9 @@ class ForwardingBackend : public Backend {
   std::vector<float> read_rows(Flow flow, uint32_t num_rows) override {
     return backend_.read_rows(flow, num_rows);
   }
-  std::vector<float> read_kv(uint32_t layer, std::span<const uint32_t> block_table,
+  std::vector<float> read_kv(const LayerSpec& layer, const BatchSequence& sequence,
                              uint32_t num_positions) override {
-    return backend_.read_kv(layer, block_table, num_positions);
+    return backend_.read_kv(layer, sequence, num_positions);
   }
 
  protected:

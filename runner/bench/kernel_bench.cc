@@ -10,6 +10,7 @@
 #include "runner/bench/recording_backend.h"
 #include "runner/bench/samples.h"
 #include "runner/check.h"
+#include "runner/models/kv_groups.h"
 
 namespace runnel {
 namespace {
@@ -26,9 +27,10 @@ struct Group {
 // One sequence for each row, all at the same position, each with blocks of its own.
 class DecodeBatch {
  public:
-  DecodeBatch(uint32_t num_rows, uint32_t num_blocks_each, uint32_t vocab_size) : tables_(num_rows) {
+  DecodeBatch(uint32_t num_rows, uint32_t num_groups, uint32_t num_blocks_each, uint32_t vocab_size)
+      : tables_(num_rows) {
     for (uint32_t row = 0; row < num_rows; ++row) {
-      for (uint32_t i = 0; i < num_blocks_each; ++i) tables_[row].push_back(row * num_blocks_each + i);
+      tables_[row] = consecutive_tables(num_groups, row * num_groups * num_blocks_each, num_blocks_each);
       batch_.token_ids.push_back(row % vocab_size);
       batch_.positions.push_back(0);
       batch_.sequences.push_back({row, 1, 0, tables_[row]});
@@ -45,7 +47,7 @@ class DecodeBatch {
   }
 
  private:
-  std::vector<std::vector<uint32_t>> tables_;
+  std::vector<std::vector<std::vector<uint32_t>>> tables_;  // by row
   Batch batch_;
 };
 
@@ -164,15 +166,11 @@ Result<void> kernel_bench(const EngineFlags& engine, std::unique_ptr<Backend> ba
                                        std::to_string(config.context_length) + " positions."};
   }
   const uint32_t num_blocks_each = (flags.num_positions + engine.block_size - 1) / engine.block_size;
-  const auto allocated = recorder.allocate_kv({.num_layers = config.num_layers,
-                                               .num_kv_heads = config.num_kv_heads,
-                                               .head_dim = config.head_dim,
-                                               .block_size = engine.block_size,
-                                               .num_blocks = max_rows * num_blocks_each,
-                                               .num_heads = config.num_heads,
-                                               .max_positions = flags.num_positions});
+  const auto num_groups = static_cast<uint32_t>(kv_groups_of(config).windows.size());
+  const auto allocated = recorder.allocate_kv(
+      kv_shape_of(config, engine.block_size, max_rows * num_groups * num_blocks_each, flags.num_positions));
   if (!allocated.ok()) return allocated;
-  DecodeBatch first(1, num_blocks_each, config.vocab_size);
+  DecodeBatch first(1, num_groups, num_blocks_each, config.vocab_size);
   (*model)->forward(first.at(0), [](Batch&) {});
   (*model)->logits(std::vector<HeadRow>{{.row = 0}});
 
@@ -182,7 +180,7 @@ Result<void> kernel_bench(const EngineFlags& engine, std::unique_ptr<Backend> ba
                        {"batches", ordered_json::object()}};
   KernelBench bench(recorder, *backend, flags);
   for (const uint32_t num_rows : flags.batches) {
-    DecodeBatch rows(num_rows, num_blocks_each, config.vocab_size);
+    DecodeBatch rows(num_rows, num_groups, num_blocks_each, config.vocab_size);
     json["batches"][std::to_string(num_rows)] =
         bench.measure(num_rows, rows, json["copy"]["gb_s"].get<double>());
   }

@@ -9,6 +9,7 @@
 
 #include "runner/commands/layer_watch.h"
 #include "runner/formats/new_file.h"
+#include "runner/models/kv_groups.h"
 #include "runner/models/registry.h"
 
 namespace runnel {
@@ -58,12 +59,11 @@ class CheckpointFolder {
   Result<void> status_;
 };
 
-// A single sequence, in blocks 0, 1, ...
+// A single sequence.
 class LoneSequence {
  public:
-  LoneSequence(Model& model, uint32_t num_blocks) : model_(model), block_table_(num_blocks) {
-    for (uint32_t i = 0; i < num_blocks; ++i) block_table_[i] = i;
-  }
+  LoneSequence(Model& model, std::vector<std::vector<uint32_t>> block_tables)
+      : model_(model), block_tables_(std::move(block_tables)) {}
 
   // The logits after each of these ids, which follow the ids of the calls before.
   std::vector<float> logits_of(std::span<const uint32_t> ids) {
@@ -71,7 +71,7 @@ class LoneSequence {
     const auto count = static_cast<uint32_t>(ids.size());
     batch.token_ids.assign(ids.begin(), ids.end());
     for (uint32_t i = 0; i < count; ++i) batch.positions.push_back(num_done_ + i);
-    batch.sequences.push_back({0, count, num_done_, block_table_});
+    batch.sequences.push_back({0, count, num_done_, block_tables_});
     model_.forward(batch, [](Batch&) {});
     num_done_ += count;
     std::vector<HeadRow> rows;
@@ -84,7 +84,7 @@ class LoneSequence {
 
  private:
   Model& model_;
-  std::vector<uint32_t> block_table_;
+  std::vector<std::vector<uint32_t>> block_tables_;
   uint32_t num_done_ = 0;
 };
 
@@ -196,18 +196,14 @@ Result<void> checkpoint(const EngineFlags& engine, std::unique_ptr<Backend> back
                                        std::to_string(config.vocab_size) + "."};
   }
   const auto num_blocks = static_cast<uint32_t>((num_positions + engine.block_size - 1) / engine.block_size);
-  const auto allocated = watch.allocate_kv({.num_layers = config.num_layers,
-                                            .num_kv_heads = config.num_kv_heads,
-                                            .head_dim = config.head_dim,
-                                            .block_size = engine.block_size,
-                                            .num_blocks = num_blocks,
-                                            .num_heads = config.num_heads,
-                                            .max_positions = static_cast<uint32_t>(num_positions)});
+  const auto num_groups = static_cast<uint32_t>(kv_groups_of(config).windows.size());
+  const auto allocated = watch.allocate_kv(
+      kv_shape_of(config, engine.block_size, num_groups * num_blocks, static_cast<uint32_t>(num_positions)));
   if (!allocated.ok()) return allocated.error();
   Result<CheckpointFolder> folder = CheckpointFolder::create(flags.out);
   if (!folder.ok()) return folder.error();
 
-  LoneSequence sequence(**model, num_blocks);
+  LoneSequence sequence(**model, consecutive_tables(num_groups, 0, num_blocks));
   const std::vector<float> logits = sequence.logits_of(flags.token_ids);
   std::vector<float> last(logits.end() - config.vocab_size, logits.end());
   add_layer(watch, num_ids, *folder);

@@ -123,6 +123,8 @@ std::optional<Error> add_plan(ordered_json& description, const EngineFlags& flag
   description["max_model_len"] = plan->max_model_len;
   description["max_num_seqs"] = flags.max_num_seqs;
   description["num_kvcache_blocks"] = plan->num_blocks;
+  description["kv_block_layers"] = plan->shape.num_layers;
+  description["kv_group_windows"] = plan->windows;
   description["process_bytes"] = plan->process;
   description["weights_bytes"] = plan->weights;
   description["kv_cache_bytes"] = plan->kv_cache;

@@ -38,11 +38,13 @@ uint64_t memory_of(int descriptor) {
 
 // What the bytes of a block depend on besides its ids and its salt. The number of positions decides which of
 // a model's ropes is used, if it has two.
-KvIndexShape kv_index_shape(const KvShape& shape, const ModelFile& file, const ModelConfig& config,
+KvIndexShape kv_index_shape(const MemoryPlan& plan, const ModelFile& file, const ModelConfig& config,
                             const Backend& backend) {
+  const KvShape& shape = plan.shape;
   const bool is_short = shape.max_positions <= config.original_context_length;
   return {.contents = backend.numerics_id() + " " + file.identity() + " " + std::to_string(shape.num_layers) +
                       "x" + std::to_string(shape.num_kv_heads) + "x" + std::to_string(shape.head_dim) +
+                      (plan.windows.size() > 1 ? "x" + std::to_string(plan.windows.size()) : "") +
                       (is_short ? " short" : ""),
           .block_size = shape.block_size,
           .block_bytes = backend.kv_block_bytes(shape),
@@ -58,7 +60,7 @@ Result<MemoryPlan> plan_with_kept(const EngineFlags& flags, const ModelFile& fil
   const Result<ModelConfig> config = read_config(file, flags.architecture);
   if (!config.ok()) return config.error();
   const uint32_t kept =
-      KvMapping::kept_blocks(*flags.kv_memory, kv_index_shape(plan->shape, file, *config, backend));
+      KvMapping::kept_blocks(*flags.kv_memory, kv_index_shape(*plan, file, *config, backend));
   if (kept == 0 || kept == plan->num_blocks) return plan;
   EngineFlags as_kept = flags;
   as_kept.num_kvcache_blocks = kept;
@@ -204,7 +206,7 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
   std::unique_ptr<KvMapping> kv;
   if (flags.kv_memory != nullptr) {
     Result<std::unique_ptr<KvMapping>> mapped =
-        KvMapping::open(*flags.kv_memory, kv_index_shape(shape, *file, config, *backend));
+        KvMapping::open(*flags.kv_memory, kv_index_shape(*plan, *file, config, *backend));
     if (!mapped.ok()) return mapped.error();
     kv = *std::move(mapped);
     shape.memory = kv->blocks().data();
@@ -224,7 +226,7 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
                                                  .rows_of_weights = flags.rows_of_weights,
                                                  .positions_per_row = positions_per_row(config),
                                                  .speculation = flags.speculation,
-                                                 .window = config.sliding_window,
+                                                 .windows = plan->windows,
                                                  .kv_index = kv ? &kv->index() : nullptr,
                                                  .kv_sources = kv ? flags.kv_sources.get() : nullptr},
                                    .num_mask_threads = flags.num_threads,

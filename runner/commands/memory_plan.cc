@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "runner/backend/forwarding_backend.h"
@@ -11,6 +12,7 @@
 #include "runner/commands/loaded_model.h"
 #include "runner/engine/block_manager.h"
 #include "runner/engine/engine.h"
+#include "runner/models/kv_groups.h"
 #include "runner/models/registry.h"
 #include "runner/system/process_memory.h"
 
@@ -72,22 +74,35 @@ class CacheSizes {
  public:
   // shape.max_positions is the longest context that is wanted.
   CacheSizes(const EngineFlags& flags, const Backend& backend, const DecoderSpec& spec, const KvShape& shape,
-             uint32_t window)
-      : flags_(flags), backend_(backend), spec_(spec), shape_(shape), window_(window) {}
+             std::span<const uint32_t> windows)
+      : flags_(flags), backend_(backend), spec_(spec), shape_(shape), windows_(windows) {}
 
   uint64_t block_bytes() const { return backend_.kv_block_bytes(shape_); }
+  // With fewer blocks not even one token can be stored: each group of layers needs one.
+  uint32_t least_blocks() const { return static_cast<uint32_t>(windows_.size()); }
+  uint64_t least_block_bytes() const { return least_blocks() * block_bytes(); }
+  std::string least_name() const {
+    if (least_blocks() == 1) return "one block of the KV cache";
+    return "one block of the KV cache for each of " + std::to_string(least_blocks()) + " groups of layers";
+  }
   // Blocks for one request of the wanted context. The last token is drawn and not stored.
   uint32_t wanted_blocks() const {
-    return num_required_blocks(shape_.max_positions - 1, shape_.block_size, window_);
+    return num_required_blocks(shape_.max_positions - 1, shape_.block_size, windows_);
   }
-  // More blocks than these are never used.
+  // More blocks than these are never used, but for windows that requests have left.
   uint64_t useful_blocks() const {
-    return uint64_t{flags_.max_num_seqs} *
-           ((shape_.max_positions + shape_.block_size - 1) / shape_.block_size);
+    const uint32_t num_for_all = (shape_.max_positions + shape_.block_size - 1) / shape_.block_size;
+    uint64_t num_blocks = num_for_all;
+    // While a prompt is computed, windows may take twice what they require (BlockManager).
+    for (const uint32_t window : windows_.subspan(1)) {
+      num_blocks += std::min(num_for_all,
+                             2 * num_required_blocks(shape_.max_positions, shape_.block_size, {&window, 1}));
+    }
+    return uint64_t{flags_.max_num_seqs} * num_blocks;
   }
   uint32_t context_of(uint32_t num_blocks) const {
     if (wanted_blocks() <= num_blocks) return shape_.max_positions;
-    return num_blocks * shape_.block_size + 1;
+    return static_cast<uint32_t>(num_possible_tokens(num_blocks, shape_.block_size, windows_)) + 1;
   }
   Result<StepMemory> step_of(uint32_t num_blocks) const {
     KvShape shape = shape_;
@@ -119,7 +134,7 @@ class CacheSizes {
   const Backend& backend_;
   const DecoderSpec& spec_;
   const KvShape& shape_;
-  const uint32_t window_;
+  const std::span<const uint32_t> windows_;
 };
 
 Result<uint32_t> context_wanted(const EngineFlags& flags, const ModelConfig& config) {
@@ -147,13 +162,14 @@ std::string text_of(double value) {
 Result<uint32_t> blocks_of_budget(uint64_t memory_bytes, const UsableMemory& usable, uint64_t weights,
                                   const CacheSizes& sizes) {
   const uint64_t taken = usable.process + weights + reserve_of(memory_bytes);
-  if (const uint32_t blocks = sizes.blocks_within(less(memory_bytes, taken)); blocks > 0) return blocks;
-  const uint64_t least = usable.process + weights + sizes.bytes_of(1);
+  const uint32_t blocks = sizes.blocks_within(less(memory_bytes, taken));
+  if (blocks >= sizes.least_blocks()) return blocks;
+  const uint64_t least = usable.process + weights + sizes.bytes_of(sizes.least_blocks());
   const uint64_t enough = least + reserve_beside(least);
   return Error{ExitCode::kUsage,
                "--memory-bytes is " + std::to_string(memory_bytes) + "; the process with the model takes " +
-                   std::to_string(least - sizes.block_bytes()) + " and one block of the KV cache " +
-                   std::to_string(sizes.block_bytes()) + ". Start with " + std::to_string(enough) +
+                   std::to_string(least - sizes.least_block_bytes()) + " and " + sizes.least_name() + " " +
+                   std::to_string(sizes.least_block_bytes()) + ". Start with " + std::to_string(enough) +
                    " or more.",
                MemoryShortage{enough, memory_bytes}};
 }
@@ -169,17 +185,18 @@ Result<uint32_t> blocks_of_share(double share, uint32_t num_runners, const Usabl
   const uint64_t own = weights + usable.unplanned;
   const uint64_t taken = num_runners == 1 ? less(total, free_bytes) + own : own;
   const uint64_t room = std::min(less(allowed, taken), less(free_bytes, own));
-  if (const uint32_t blocks = sizes.blocks_within(room); blocks > 0) return blocks;
-  const uint64_t least = taken + sizes.bytes_of(1);
+  if (const uint32_t blocks = sizes.blocks_within(room); blocks >= sizes.least_blocks()) return blocks;
+  const uint64_t least = taken + sizes.bytes_of(sizes.least_blocks());
   const uint64_t least_of_all = least * num_runners;
   return Error{
       ExitCode::kSystem,
-      "Insufficient VRAM for KV cache (need at least " + std::to_string(sizes.block_bytes() / 1'000'000 + 1) +
-          " MB): --gpu-memory-utilization is " + text_of(share) + ", which is " + std::to_string(allowed) +
-          " of the device's " + std::to_string(total) + " bytes" +
+      "Insufficient VRAM for KV cache (need at least " +
+          std::to_string(sizes.least_block_bytes() / 1'000'000 + 1) + " MB): --gpu-memory-utilization is " +
+          text_of(share) + ", which is " + std::to_string(allowed) + " of the device's " +
+          std::to_string(total) + " bytes" +
           (num_runners == 1 ? "" : " for each of " + std::to_string(num_runners) + " runners") +
-          "; everything there takes " + std::to_string(least - sizes.block_bytes()) +
-          " and one block of the KV cache " + std::to_string(sizes.block_bytes()) + "; " +
+          "; everything there takes " + std::to_string(least - sizes.least_block_bytes()) + " and " +
+          sizes.least_name() + " " + std::to_string(sizes.least_block_bytes()) + "; " +
           std::to_string(free_bytes) + " are free. " +
           (least_of_all <= total ? "Start with " + text_of(share_of(least_of_all, total)) + " or more, use"
                                  : "Use") +
@@ -204,16 +221,17 @@ Result<uint32_t> default_blocks(const EngineFlags& flags, const UsableMemory& us
   }
   // A context that was asked for is not shortened: either all of it fits, or the plan is refused.
   if (flags.max_model_len > 0) blocks = std::max(blocks, wanted);
-  if (blocks > 0) return blocks;
-  if (!usable.of_device) return 1;
+  if (blocks >= sizes.least_blocks()) return blocks;
+  if (!usable.of_device) return sizes.least_blocks();
   return Error{ExitCode::kSystem,
                "Insufficient VRAM for KV cache (need at least " +
-                   std::to_string(sizes.block_bytes() / 1'000'000 + 1) + " MB): one block of " +
-                   std::to_string(flags.block_size) + " tokens takes " + std::to_string(sizes.block_bytes()) +
+                   std::to_string(sizes.least_block_bytes() / 1'000'000 + 1) + " MB): one block of " +
+                   std::to_string(flags.block_size) + " tokens takes " +
+                   std::to_string(sizes.least_block_bytes()) +
                    " bytes, and half of what is free on the device is " + std::to_string(share) +
                    ". Use a smaller model, end what else uses the GPU, or set the size of the cache with "
                    "--kv-cache-bytes.",
-               MemoryShortage{sizes.block_bytes(), share}};
+               MemoryShortage{sizes.least_block_bytes(), share}};
 }
 
 // The blocks that the flags say, and the flag that does; "" for the default.
@@ -228,7 +246,13 @@ Result<Blocks> blocks_of(const EngineFlags& flags, const UsableMemory& usable, u
     if (!count.ok()) return count.error();
     return Blocks{*count, flag};
   };
-  if (flags.num_kvcache_blocks > 0) return Blocks{flags.num_kvcache_blocks, "--num-kvcache-blocks"};
+  if (flags.num_kvcache_blocks >= sizes.least_blocks())
+    return Blocks{flags.num_kvcache_blocks, "--num-kvcache-blocks"};
+  if (flags.num_kvcache_blocks > 0) {
+    return Error{ExitCode::kUsage, "--num-kvcache-blocks is " + std::to_string(flags.num_kvcache_blocks) +
+                                       "; this model takes at least " + std::to_string(sizes.least_blocks()) +
+                                       ", one for each of its groups of layers."};
+  }
   if (const std::optional<double> share = share_of_device(flags, usable)) {
     return named(blocks_of_share(*share, flags.num_runners, usable, weights, sizes),
                  "--gpu-memory-utilization");
@@ -237,13 +261,13 @@ Result<Blocks> blocks_of(const EngineFlags& flags, const UsableMemory& usable, u
     return named(blocks_of_budget(flags.memory_bytes, usable, weights, sizes), "--memory-bytes");
   if (flags.kv_cache_bytes == 0) return named(default_blocks(flags, usable, weights, sizes), "");
   const uint64_t count = flags.kv_cache_bytes / sizes.block_bytes();
-  if (count > 0)
+  if (count >= sizes.least_blocks())
     return Blocks{static_cast<uint32_t>(std::min<uint64_t>(count, UINT32_MAX)), "--kv-cache-bytes"};
   return Error{ExitCode::kUsage,
                "--kv-cache-bytes is " + std::to_string(flags.kv_cache_bytes) + "; one block of " +
-                   std::to_string(flags.block_size) + " tokens takes " + std::to_string(sizes.block_bytes()) +
-                   ".",
-               MemoryShortage{sizes.block_bytes(), flags.kv_cache_bytes}};
+                   std::to_string(flags.block_size) + " tokens takes " +
+                   std::to_string(sizes.least_block_bytes()) + ".",
+               MemoryShortage{sizes.least_block_bytes(), flags.kv_cache_bytes}};
 }
 
 // Refuses a length that a flag asks for and that the cache, whose size another flag sets, does not hold.
@@ -259,6 +283,12 @@ Result<void> check_context(const EngineFlags& flags, const Blocks& blocks, const
                    std::to_string(sizes.context_of(blocks.count) - 1) + " tokens. Start with a larger " +
                    blocks.flag + ".",
                MemoryShortage{needed, given}};
+}
+
+// In blocks, where a token takes blocks of several groups, and of those with a window not for long.
+std::string cache_text(const MemoryPlan& plan) {
+  if (plan.windows.size() > 1) return std::to_string(plan.num_blocks) + " blocks";
+  return std::to_string(uint64_t{plan.num_blocks} * plan.shape.block_size) + " tokens";
 }
 
 }  // namespace
@@ -303,16 +333,11 @@ Result<MemoryPlan> plan_memory(const EngineFlags& flags, const ModelFile& file, 
   if (!spec.ok()) return spec.error();
   const Result<uint32_t> context = context_wanted(flags, *config);
   if (!context.ok()) return context.error();
-  KvShape shape{.num_layers = config->num_layers,
-                .num_kv_heads = config->num_kv_heads,
-                .head_dim = config->head_dim,
-                .block_size = flags.block_size,
-                .num_blocks = 0,
-                .num_heads = config->num_heads,
-                .max_positions = *context};
-  const CacheSizes sizes(flags, backend, *spec, shape, config->sliding_window);
+  const KvShape shape = kv_shape_of(*config, flags.block_size, 0, *context);
+  const std::vector<uint32_t> windows = kv_groups_of(*config).windows;
+  const CacheSizes sizes(flags, backend, *spec, shape, windows);
   const uint64_t weights = count.weights_bytes();
-  if (const auto step = sizes.step_of(1); !step.ok())
+  if (const auto step = sizes.step_of(sizes.least_blocks()); !step.ok())
     return Error{step.error().exit_code, file.path() + ": " + step.error().message};
   const Result<Blocks> blocks = blocks_of(flags, usable, weights, sizes);
   if (!blocks.ok()) return blocks.error();
@@ -322,6 +347,7 @@ Result<MemoryPlan> plan_memory(const EngineFlags& flags, const ModelFile& file, 
   MemoryPlan plan{.max_model_len = sizes.context_of(num_blocks),
                   .num_blocks = num_blocks,
                   .shape = shape,
+                  .windows = windows,
                   .process = usable.process,
                   .weights = weights,
                   .kv_cache = num_blocks * sizes.block_bytes(),
@@ -337,11 +363,11 @@ Result<MemoryPlan> plan_memory(const EngineFlags& flags, const ModelFile& file, 
 std::optional<Error> shortage_of(const MemoryPlan& plan) {
   if (!plan.available || plan.needed() <= *plan.available) return std::nullopt;
   return Error{ExitCode::kSystem,
-               "The model needs " + std::to_string(plan.needed()) + " bytes of memory: " +
-                   std::to_string(plan.weights) + " for weights, " + std::to_string(plan.kv_cache) +
-                   " for a KV cache of " + std::to_string(uint64_t{plan.num_blocks} * plan.shape.block_size) +
-                   " tokens, " + std::to_string(plan.step.total()) + " for a step and " +
-                   std::to_string(plan.requests) + " for requests; " + std::to_string(*plan.available) +
+               "The model needs " + std::to_string(plan.needed()) +
+                   " bytes of memory: " + std::to_string(plan.weights) + " for weights, " +
+                   std::to_string(plan.kv_cache) + " for a KV cache of " + cache_text(plan) + ", " +
+                   std::to_string(plan.step.total()) + " for a step and " + std::to_string(plan.requests) +
+                   " for requests; " + std::to_string(*plan.available) +
                    " are available. Lower --max-model-len, the size of the KV cache, --max-num-seqs or "
                    "--max-num-batched-tokens, end what else uses the memory, or take a smaller model.",
                MemoryShortage{plan.needed(), plan.available}};

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runner/backend/backend.h"
 #include "runner/formats/model_file.h"
@@ -42,6 +43,7 @@ struct MemoryPlan {
   uint32_t max_model_len;  // tokens of prompt and answer together
   uint32_t num_blocks;
   KvShape shape;
+  std::vector<uint32_t> windows;  // by group of layers, see KvGroups
   // In bytes.
   uint64_t process;  // see UsableMemory
   uint64_t weights;

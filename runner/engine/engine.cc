@@ -38,8 +38,7 @@ std::optional<RequestError> Engine::refusal_of(const Sequence& sequence) const {
   if (blocks.num_required(num_stored) > blocks.num_blocks()) {
     return RequestError{request_id, ErrorCode::kOutOfMemory,
                         "The request may store " + std::to_string(num_stored) +
-                            " tokens; the KV cache holds " +
-                            std::to_string(uint64_t{blocks.num_blocks()} * config_.scheduler.block_size) +
+                            " tokens; the KV cache holds " + std::to_string(blocks.num_possible_tokens()) +
                             ". Ask for fewer, or start the runner with a larger --kv-cache-bytes."};
   }
   if (num_requests() == kMaxRequests) {
@@ -208,7 +207,7 @@ Engine::WantedRows Engine::build_batch(const Plan& plan) {
     const uint32_t first_position = sequence->num_cached_tokens;
     const uint32_t end_position = first_position + sequence->num_scheduled_tokens;
     batch_.sequences.push_back(
-        {batch_.num_rows(), sequence->num_scheduled_tokens, first_position, sequence->block_table});
+        {batch_.num_rows(), sequence->num_scheduled_tokens, first_position, sequence->block_tables});
     batch_sequences_.push_back(sequence);
     const PooledStates* const pooled = sequence->pooled ? &*sequence->pooled : nullptr;
     for (uint32_t position = first_position; position < end_position; ++position) {

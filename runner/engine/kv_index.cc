@@ -42,7 +42,7 @@ struct Entry {
   uint64_t previous_content;
   uint64_t checksum;
   uint32_t salt_bytes;
-  uint32_t zero;
+  uint32_t group;
   char salt[kMaxCacheSaltBytes];
 };
 static_assert(std::has_unique_object_representations_v<Entry>);
@@ -137,7 +137,8 @@ std::optional<KvContent> KvIndexView::read(uint32_t id) const {
   Entry entry;
   std::memcpy(&entry, bytes.data(), sizeof entry);
   if (entry.salt_bytes > kMaxCacheSaltBytes) return std::nullopt;
-  KvContent content{.hash = entry.hash,
+  KvContent content{.group = entry.group,
+                    .hash = entry.hash,
                     .content = entry.content,
                     .previous_content = entry.previous_content,
                     .salt = std::string(entry.salt, entry.salt_bytes),
@@ -221,7 +222,7 @@ void KvIndex::publish(uint32_t id, const KvContent& content) {
               .previous_content = content.previous_content,
               .checksum = XXH3_64bits(bytes.data(), bytes.size()),
               .salt_bytes = static_cast<uint32_t>(content.salt.size()),
-              .zero = 0,
+              .group = content.group,
               .salt = {}};
   content.salt.copy(entry.salt, kMaxCacheSaltBytes);
   std::memcpy(to + kSealedFrom, reinterpret_cast<const std::byte*>(&entry) + kSealedFrom,

@@ -48,6 +48,7 @@ constexpr uint32_t kMaxContentsBytes = 1024;
 
 // The content of a block, as BlockManager knows it.
 struct KvContent {
+  uint32_t group = 0;  // of layers
   uint64_t hash = 0;
   uint64_t content = 0;
   uint64_t previous_content = 0;

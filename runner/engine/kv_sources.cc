@@ -29,17 +29,32 @@ KvSource::KvSource(Memory index, Memory blocks, const KvIndexShape& shape)
     if (const auto content = view_.read(id)) ids_.emplace(content->hash, id);
 }
 
-std::optional<KvSource::Found> KvSource::find(uint64_t hash, uint64_t previous_content,
-                                              const std::string& salt,
-                                              std::span<const uint32_t> token_ids) const {
+template <typename IsRight>
+std::optional<KvSource::Found> KvSource::find_where(uint64_t hash, const IsRight& is_right) const {
   const auto [begin, end] = ids_.equal_range(hash);
   for (auto candidate = begin; candidate != end; ++candidate) {
     std::optional<KvContent> content = view_.read(candidate->second);
-    const bool is_same = content && content->hash == hash && content->previous_content == previous_content &&
-                         content->salt == salt && std::ranges::equal(content->token_ids, token_ids);
-    if (is_same) return Found{candidate->second, *std::move(content)};
+    if (content && is_right(*content)) return Found{candidate->second, *std::move(content)};
   }
   return std::nullopt;
+}
+
+std::optional<KvSource::Found> KvSource::find(uint64_t hash, uint64_t previous_content,
+                                              const std::string& salt,
+                                              std::span<const uint32_t> token_ids) const {
+  return find_where(hash, [&](const KvContent& content) {
+    return content.group == 0 && content.hash == hash && content.previous_content == previous_content &&
+           content.salt == salt && std::ranges::equal(content.token_ids, token_ids);
+  });
+}
+
+std::optional<KvSource::Found> KvSource::find_beside(const KvContent& first, uint32_t group) const {
+  KvContent wanted = first;
+  wanted.group = group;
+  return find_where(first.hash, [&](const KvContent& content) {
+    wanted.checksum = content.checksum;
+    return content == wanted;
+  });
 }
 
 KvSource::Copy KvSource::copy(const Found& found, std::span<std::byte> to) const {

@@ -29,10 +29,12 @@ class KvSource {
     uint32_t id;
     KvContent content;
   };
-  // The block with these tokens and this salt that continues the content of this number in that cache; 0: it
-  // is the first of a text.
+  // The block of the first group with these tokens and this salt that continues the content of this number in
+  // that cache; 0: it is the first of a text.
   std::optional<Found> find(uint64_t hash, uint64_t previous_content, const std::string& salt,
                             std::span<const uint32_t> token_ids) const;
+  // The block of another group with the content of this one.
+  std::optional<Found> find_beside(const KvContent& first, uint32_t group) const;
 
   enum class Copy { kIntact, kReused, kDamaged };
   // kReused: the other runner has overwritten the block meanwhile. Unless it is kIntact, the copy is to be
@@ -40,6 +42,10 @@ class KvSource {
   Copy copy(const Found& found, std::span<std::byte> to) const;
 
  private:
+  // The first block with this hash whose content is_right accepts.
+  template <typename IsRight>
+  std::optional<Found> find_where(uint64_t hash, const IsRight& is_right) const;
+
   KvSource(Memory index, Memory blocks, const KvIndexShape& shape);
 
   Memory index_;

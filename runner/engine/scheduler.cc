@@ -16,7 +16,7 @@ constexpr uint32_t kFewStreams = 8;
 
 Scheduler::Scheduler(const SchedulerConfig& config)
     : config_(config),
-      blocks_(config.num_blocks, config.block_size, config.window, hash_block, config.kv_index,
+      blocks_(config.num_blocks, config.block_size, config.windows, hash_block, config.kv_index,
               config.kv_sources) {
   CHECK(config.max_num_batched_tokens > 0 && config.max_num_seqs > 0 && config.mixed_prefill_tokens > 0);
   // Each sequence has at least one row, and the model has no room for more rows.
@@ -47,7 +47,7 @@ void Scheduler::schedule_prefill(Plan& plan) {
   while (!waiting_.empty() && plan.sequences.size() < config_.max_num_seqs && num_left > 0 && work_left > 0) {
     Sequence& sequence = *waiting_.front();
     if (num_copied >= kCopiedTokens && !sequence.kv_from.empty()) break;
-    const bool is_new = sequence.block_table.empty();
+    const bool is_new = !sequence.holds_blocks();
     uint32_t num_cached = sequence.num_cached_tokens;
     if (is_new) {
       const std::optional<uint32_t> num_cached_blocks = can_allocate(sequence);
@@ -95,14 +95,16 @@ uint64_t Scheduler::prompt_work(uint32_t num_decoding) const {
 
 uint64_t Scheduler::work_of_row(uint32_t position) const {
   if (config_.positions_per_row == 0) return 1;
-  const uint32_t num_seen = config_.window == 0 ? position : std::min(position, config_.window);
-  return uint64_t{config_.positions_per_row} + num_seen;
+  uint64_t num_seen = 0;
+  for (const uint32_t window : config_.windows)
+    num_seen += window == 0 ? position : std::min(position, window);
+  return config_.positions_per_row + num_seen / config_.windows.size();
 }
 
 bool Scheduler::keeps_a_place() {
   if (waiting_.empty() || !waiting_.front()->has_begun) return false;
   const Sequence& first = *waiting_.front();
-  return !first.block_table.empty() || blocks_.can_allocate(first);
+  return first.holds_blocks() || blocks_.can_allocate(first);
 }
 
 void Scheduler::schedule_decode(Plan& plan, uint32_t num_places) {
@@ -204,7 +206,7 @@ bool Scheduler::preempt_waiting(Plan& plan) {
 
 Sequence* Scheduler::last_holder() const {
   const auto end =
-      std::ranges::find_if(waiting_, [](const Sequence* sequence) { return sequence->block_table.empty(); });
+      std::ranges::find_if(waiting_, [](const Sequence* sequence) { return !sequence->holds_blocks(); });
   return end == waiting_.begin() ? nullptr : *std::prev(end);
 }
 
@@ -237,7 +239,7 @@ void Scheduler::resume(Sequence& sequence) {
   sequence.was_resumed = true;
   // A sequence that lacks only its last token continues running. One that lacks more is in the middle of its
   // prompt.
-  const bool holds_blocks = !sequence.block_table.empty();
+  const bool holds_blocks = sequence.holds_blocks();
   if (holds_blocks && sequence.num_cached_tokens + 1 == sequence.num_tokens()) {
     sequence.status = SequenceStatus::kRunning;
     running_.push_back(&sequence);
@@ -246,13 +248,13 @@ void Scheduler::resume(Sequence& sequence) {
   // It comes before sequences that never began, as after a preemption, but after those that hold blocks.
   sequence.status = SequenceStatus::kWaiting;
   const auto place = std::ranges::find_if(
-      waiting_, [&](const Sequence* other) { return holds_blocks || other->block_table.empty(); });
+      waiting_, [&](const Sequence* other) { return holds_blocks || !other->holds_blocks(); });
   waiting_.insert(place, &sequence);
 }
 
 bool Scheduler::reclaim_paused() {
   for (Sequence* sequence : paused_) {
-    if (sequence->block_table.empty()) continue;
+    if (!sequence->holds_blocks()) continue;
     take_blocks_of(*sequence);
     return true;
   }
@@ -283,8 +285,8 @@ void Scheduler::check_integrity() const {
   check_queue(waiting_, SequenceStatus::kWaiting);
   check_queue(running_, SequenceStatus::kRunning);
   check_queue(paused_, SequenceStatus::kPaused);
-  CHECK(std::ranges::is_partitioned(waiting_, [](const Sequence* s) { return !s->block_table.empty(); }));
-  for (const Sequence* sequence : running_) CHECK(!sequence->block_table.empty());
+  CHECK(std::ranges::is_partitioned(waiting_, &Sequence::holds_blocks));
+  for (const Sequence* sequence : running_) CHECK(sequence->holds_blocks());
   blocks_.check_integrity(all);
 }
 

@@ -68,7 +68,8 @@ struct SchedulerConfig {
   // counted.
   uint32_t positions_per_row = 0;
   bool speculation = false;
-  uint32_t window = 0;              // positions that a row sees, its own included; 0: all
+  // Positions that a row sees in the layers of each group, its own included; 0: all.
+  std::vector<uint32_t> windows = {0};
   KvIndex* kv_index = nullptr;      // of blocks that outlive the process; null: none do
   KvSources* kv_sources = nullptr;  // other runners' caches; null: none, as without kv_index
 };
@@ -135,7 +136,8 @@ class Scheduler {
   void schedule_decode(Plan& plan, uint32_t num_places);
   // Limit of the work of prompt rows in a step with this many next tokens, in the unit of work_of_row.
   uint64_t prompt_work(uint32_t num_decoding) const;
-  // 1, or with positions_per_row: that number plus the positions that a row at this position attends to.
+  // 1, or with positions_per_row: that number plus the positions that a row at this position attends to, on
+  // average over the groups of layers.
   uint64_t work_of_row(uint32_t position) const;
   // Whether the first waiting sequence has begun before and can continue, so that it must get a place.
   bool keeps_a_place();

@@ -42,7 +42,7 @@ struct SamplingParams {
   uint64_t seed = 0;
 };
 
-// In a block table, replaces a block that was given back because its positions are not seen any more.
+// In a block table, stands for a block that no later row sees, and that was given back or never taken.
 constexpr uint32_t kNoBlock = std::numeric_limits<uint32_t>::max();
 
 // The end of the chain of a sequence's full blocks. The next full block is remembered as its successor.
@@ -78,8 +78,9 @@ struct Sequence {
   // Tokens after num_cached_tokens that this step computes, drafts included.
   uint32_t num_scheduled_tokens = 0;
   uint32_t num_drafts = 0;  // guessed tokens that are not drawn yet, the last of token_ids; 0 between steps
-  std::vector<uint32_t> block_table;  // KV block of each block_size tokens, or kNoBlock
-  BlockChain chain;                   // of the blocks that the cached tokens fill
+  // For each group of layers, the KV block of each block_size tokens, or kNoBlock. Empty: it holds no blocks.
+  std::vector<std::vector<uint32_t>> block_tables;
+  BlockChain chain;  // of the blocks that the cached tokens fill
   Speculation speculation;
   std::shared_ptr<MaskJob> mask_job;  // null before the first draw with a mask
   bool has_mask_job = false;          // mask_job is of the next draw, and was started
@@ -99,6 +100,7 @@ struct Sequence {
   bool has_output = false;
   bool is_cancelled = false;  // the sequence ends with the step that is under way
 
+  bool holds_blocks() const { return !block_tables.empty(); }
   // Tokens without drafts.
   uint32_t num_tokens() const { return static_cast<uint32_t>(token_ids.size()) - num_drafts; }
   uint32_t num_generated() const { return num_tokens() - num_prompt_tokens; }

@@ -20,9 +20,7 @@ LayerSpec layer_spec(uint32_t index, const ModelConfig& config, WeightLoader& lo
   LayerTensors tensors(index, config, loader);
   LayerSpec layer = tensors.usual_layer();
   tensors.add_head_norms(layer.qkv);
-  const bool is_global = config.local_window == 0 || (index + 1) % config.global_every == 0;
-  layer.attention.window = is_global ? 0 : config.local_window;
-  layer.qkv.rope = is_global ? kGlobalRope : kLocalRope;
+  layer.qkv.rope = layer.attention.window == 0 ? kGlobalRope : kLocalRope;
   if (config.num_layers == kLayersOfLargest) {
     layer.attention.scale =
         1.0f / std::sqrt(static_cast<float>(config.hidden_size) / static_cast<float>(config.num_heads));

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "runner/models/kv_groups.h"
+
 namespace runnel {
 
 LayerTensors::LayerTensors(uint32_t index, const ModelConfig& config, WeightLoader& loader)
@@ -18,7 +20,7 @@ LayerSpec LayerTensors::usual_layer() {
 
 AttentionShape LayerTensors::attention() const {
   return {config_.num_heads, config_.num_kv_heads, config_.head_dim,
-          1.0f / std::sqrt(static_cast<float>(config_.head_dim)), config_.sliding_window};
+          1.0f / std::sqrt(static_cast<float>(config_.head_dim)), layer_window(config_, index_)};
 }
 
 QkvSpec LayerTensors::qkv() {

@@ -29,8 +29,10 @@ struct ModelConfig {
   double rope_theta;
   double rope_factor;  // positions are divided by it before they rotate anything
   float norm_epsilon;
-  uint32_t sliding_window;  // positions that a token attends to in every layer, its own included; 0: all
-  uint32_t max_positions;   // of the longest sequence, as the runner is configured: at most context_length
+  // Positions that a token attends to in every layer, its own included; 0: all. layer_window() also knows the
+  // windows of models that mix.
+  uint32_t sliding_window;
+  uint32_t max_positions;  // of the longest sequence, as the runner is configured: at most context_length
 
   // These are 0 for architectures without them.
   uint32_t original_context_length;  // positions that the model was first trained for

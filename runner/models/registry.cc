@@ -7,6 +7,7 @@
 #include "runner/models/decoder.h"
 #include "runner/models/gemma3.h"
 #include "runner/models/gpt2.h"
+#include "runner/models/kv_groups.h"
 #include "runner/models/llama.h"
 #include "runner/models/phi3.h"
 #include "runner/models/qwen2.h"
@@ -50,6 +51,8 @@ Result<DecoderSpec> load_weights(const ModelFile& file, const ModelConfig& confi
   WeightLoader loader(file, backend, progress);
   DecoderSpec spec = find_architecture(config.architecture)->spec(config, loader);
   if (const Result<void> loaded = loader.finish(); !loaded) return loaded.error();
+  const KvGroups groups = kv_groups_of(config);
+  for (LayerSpec& layer : spec.layers) layer.kv = groups.places[layer.index];
   return spec;
 }
 

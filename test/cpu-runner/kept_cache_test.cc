@@ -128,13 +128,18 @@ std::vector<std::vector<uint32_t>> undisturbed(KeptRunners& runners) {
 TEST_CASE(
     "kept cache: killed after any step, streams go on with the same tokens, and less than a block is "
     "computed") {
-  for (const uint32_t window : {0u, 12u}) {
+  const TemporaryFile without(write_tiny_llama(llama_with_window(0)).bytes());
+  const TemporaryFile with(write_tiny_llama(llama_with_window(12)).bytes());
+  const TemporaryFile mixed(deep_gemma3().bytes());
+  for (const TemporaryFile* file : {&without, &with, &mixed}) {
     for (const KvType type : {KvType::kF16, KvType::kQ8_0}) {
-      CAPTURE(window);
+      CAPTURE(file == &mixed);
+      CAPTURE(file == &with);
       CAPTURE(kv_type_name(type));
       for (uint32_t num_steps = 1; num_steps < 50; num_steps += 3) {
         CAPTURE(num_steps);
-        KeptRunners runners(llama_with_window(window));
+        KeptRunners runners;
+        runners.flags.model = file->path();
         runners.flags.kv_cache_type = type;
         runners.add_streams(3, 50);
         const auto expected = undisturbed(runners);
@@ -185,12 +190,17 @@ TEST_CASE(
       check_survivors(runners);
     }
   }
+  const TemporaryFile mixed(deep_gemma3().bytes());
   for (const uint32_t window : {0u, 12u}) {
     for (const KvType type : {KvType::kF16, KvType::kQ8_0}) {
       CAPTURE(window);
       CAPTURE(kv_type_name(type));
       KeptRunners runners(llama_with_window(window));
       runners.flags.kv_cache_type = type;
+      check_survivors(runners);
+      if (window > 0) continue;
+      runners.streams.clear();
+      runners.flags.model = mixed.path();
       check_survivors(runners);
     }
   }

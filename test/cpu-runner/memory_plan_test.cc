@@ -228,6 +228,7 @@ TEST_CASE("memory plan: it fails as loading does, and one that does not fit says
       .max_model_len = 64,
       .num_blocks = 2,
       .shape = {.num_layers = 1, .num_kv_heads = 1, .head_dim = 1, .block_size = 32, .num_blocks = 2},
+      .windows = {0},
       .process = 1000,
       .weights = 50,
       .kv_cache = 30,

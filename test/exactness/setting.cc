@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runner/engine/block_manager.h"
+
 namespace runnel::exactness {
 
 Setting random_setting(Random& random, const Subject& subject, const Sizes& sizes, uint32_t max_model_len) {
@@ -24,9 +26,9 @@ Setting random_setting(Random& random, const Subject& subject, const Sizes& size
   flags.block_size = random.pick({8u, 8u, 8u, 8u, 16u, 16u, 32u, 256u});
 
   // There are blocks for the longest request but not for many more, so that they run out.
-  const uint32_t num_blocks_needed = (max_model_len + flags.block_size - 2) / flags.block_size;
-  const uint64_t num_blocks = random.between(num_blocks_needed, 2 * num_blocks_needed + 2);
-  flags.kv_cache_bytes = num_blocks * flags.block_size * subject.kv_token_bytes();
+  const uint32_t num_blocks_needed =
+      num_required_blocks(max_model_len - 1, flags.block_size, subject.kv_windows());
+  flags.num_kvcache_blocks = random.between(num_blocks_needed, 2 * num_blocks_needed + 2);
   return setting;
 }
 

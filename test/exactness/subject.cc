@@ -74,9 +74,8 @@ LoadedModel Subject::load(const Setting& setting) const {
   return *std::move(loaded);
 }
 
-uint64_t Subject::kv_token_bytes() const {
-  const SchedulerConfig& scheduler = plain_.engine->config().scheduler;
-  return plain_.kv_cache_bytes / (uint64_t{scheduler.num_blocks} * scheduler.block_size);
+std::span<const uint32_t> Subject::kv_windows() const {
+  return plain_.engine->config().scheduler.windows;
 }
 
 Answer Subject::answer_alone(const wire::Generate& request, uint32_t max_model_len) const {

@@ -46,8 +46,8 @@ class Subject {
   KvType kv_type() const { return kv_type_; }
   uint32_t head_dim() const { return plain_.model->config().head_dim; }
   uint32_t vocab_size() const { return plain_.model->config().vocab_size; }
-  // The bytes that one token takes in the KV cache.
-  uint64_t kv_token_bytes() const;
+  // Of the groups of layers.
+  std::span<const uint32_t> kv_windows() const;
 
   // Loads the model once more, with this setting. Ends the program if that fails.
   LoadedModel load(const Setting& setting) const;

@@ -17,7 +17,7 @@ namespace runnel::fuzz {
 namespace {
 
 // The limits are so small that requests compete for blocks and rows.
-constexpr SchedulerConfig kScheduler{
+const SchedulerConfig kScheduler{
     .max_num_batched_tokens = 16, .max_num_seqs = 4, .block_size = 8, .num_blocks = 20};
 constexpr uint32_t kContext = 100;
 // The number of steps after the last command. Requests that are still open are then cancelled.

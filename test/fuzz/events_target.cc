@@ -17,7 +17,7 @@
 namespace runnel::fuzz {
 namespace {
 
-constexpr SchedulerConfig kScheduler{
+const SchedulerConfig kScheduler{
     .max_num_batched_tokens = 16, .max_num_seqs = 4, .block_size = 8, .num_blocks = 40};
 
 // The frames that sessions do not send, each once, with every field.

@@ -5,8 +5,11 @@
 namespace runnel::fuzz {
 namespace {
 
+// Of two groups of layers.
+const std::vector<uint32_t> kWindows = {0, 6};
+
 const test::KeptBlocks& cache() {
-  static const test::KeptBlocks of_tenants = test::cache_of_tenants();
+  static const test::KeptBlocks of_tenants = test::cache_of_tenants(kWindows);
   return of_tenants;
 }
 
@@ -27,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace runnel;
   std::string index(reinterpret_cast<const char*>(data), size);
   index.resize(fuzz::cache().index().size());
-  const test::MutatedOutcome outcome = test::outcome_of(index, fuzz::cache());
+  const test::MutatedOutcome outcome = test::outcome_of(index, fuzz::cache(), fuzz::kWindows);
   fuzz::tell_outcome(outcome.num_adopted == 0 ? "nothing" : outcome.num_dropped > 0 ? "a part" : "all");
   return 0;
 }

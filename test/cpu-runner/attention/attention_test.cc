@@ -18,12 +18,14 @@ using namespace test;
 
 constexpr uint32_t kMaxRows = 64;
 constexpr uint32_t kMaxPositions = 900;
+// The blocks of another group are not there, so a read of them is an error.
+constexpr KvPlace kPlace{.group = 1, .layer = 1};
 
 // The keys and values of one sequence, as the reference reads them: (positions, head_dim) for each KV head.
 struct Stored {
   std::vector<std::vector<float>> keys;
   std::vector<std::vector<float>> values;
-  std::vector<uint32_t> block_table;
+  std::vector<std::vector<uint32_t>> block_tables = {{}, {}};
   uint32_t num_positions = 0;
 };
 
@@ -65,8 +67,8 @@ class AttentionSubject {
     for (uint32_t i = 0; i < shape.num_blocks; ++i) blocks[i] = i;
     std::ranges::shuffle(blocks, rng);
     for (uint32_t i = 0; i < num_sequences; ++i) {
-      sequences_[i].block_table.assign(blocks.begin() + i * blocks_each,
-                                       blocks.begin() + (i + 1) * blocks_each);
+      sequences_[i].block_tables[kPlace.group].assign(blocks.begin() + i * blocks_each,
+                                                      blocks.begin() + (i + 1) * blocks_each);
       sequences_[i].keys.resize(subject.num_kv_heads);
       sequences_[i].values.resize(subject.num_kv_heads);
     }
@@ -75,12 +77,11 @@ class AttentionSubject {
   // Computes the next num_rows[i] rows of sequence i; with 0 it is not in the batch. Compares some rows with
   // the reference, among them always the last of each sequence.
   void step(std::span<const uint32_t> num_rows) {
-    constexpr uint32_t kLayer = 1;
     Batch batch;
     for (size_t i = 0; i < sequences_.size(); ++i) {
       if (num_rows[i] == 0) continue;
       const uint32_t first = sequences_[i].num_positions;
-      batch.sequences.push_back({batch.num_rows(), num_rows[i], first, sequences_[i].block_table});
+      batch.sequences.push_back({batch.num_rows(), num_rows[i], first, sequences_[i].block_tables});
       for (uint32_t row = 0; row < num_rows[i]; ++row) {
         batch.token_ids.push_back(0);
         batch.positions.push_back(first + row);
@@ -93,9 +94,9 @@ class AttentionSubject {
     const AttentionShape shape = case_.shape();
     const RopeSpec rope = rope_spec({case_.head_dim, false}, 10000.0);
     angles_.prepare(batch.positions, rope, *threads_);
-    rope_and_store(executor, batch, kLayer, shape, {rope.pairs, angles_}, cache_, qkv_);
+    rope_and_store(executor, batch, kPlace, shape, {rope.pairs, angles_}, cache_, qkv_);
     remember(batch, num_rows);
-    attend_rows(executor, batch, kLayer, shape, cache_, workspace_, qkv_, out_);
+    attend_rows(executor, batch, kPlace, shape, cache_, workspace_, qkv_, out_);
     size_t share = 0;
     for (size_t i = 0; i < sequences_.size(); ++i) {
       if (num_rows[i] == 0) continue;

@@ -35,12 +35,12 @@ TEST_CASE("blocks: a sequence shares the full blocks it has in common with anoth
   BlockManager blocks(16, 4);
   Sequence first = sequence_of(1, count_from(10, 12));
   fill(blocks, first);
-  CHECK(first.block_table == std::vector<uint32_t>{0, 1, 2});
+  CHECK(first.block_tables[0] == std::vector<uint32_t>{0, 1, 2});
 
   Sequence same = sequence_of(2, count_from(10, 12));
   CHECK(blocks.can_allocate(same) == 2);
   fill(blocks, same);
-  CHECK(same.block_table == std::vector<uint32_t>{0, 1, 3});
+  CHECK(same.block_tables[0] == std::vector<uint32_t>{0, 1, 3});
 
   Sequence longer = sequence_of(3, count_from(10, 13));
   CHECK(blocks.can_allocate(longer) == 3);
@@ -61,7 +61,7 @@ TEST_CASE("blocks: a sequence that needs every row finds nothing to share, but l
   scored.prompt_logprobs = 0;
   fill(blocks, scored);
   Sequence again = scored;
-  again.block_table.clear();
+  again.block_tables.clear();
   CHECK(blocks.can_allocate(again) == 0);
   CHECK(blocks.can_allocate(sequence_of(2, count_from(10, 12))) == 2);
 }
@@ -71,14 +71,14 @@ TEST_CASE("blocks: freed blocks are reused first in, first out, and revived whil
   Sequence first = sequence_of(1, count_from(10, 8));
   fill(blocks, first);
   blocks.deallocate(first);
-  CHECK(first.block_table.empty());
+  CHECK_FALSE(first.holds_blocks());
   CHECK(first.num_cached_tokens == 0);
   CHECK(blocks.num_free_blocks() == 4);
 
   // The free blocks are now 2, 3, 1 and 0, in this order, because a sequence frees its blocks from the end.
   Sequence other = sequence_of(2, count_from(90, 9));
   fill(blocks, other);
-  CHECK(other.block_table == std::vector<uint32_t>{2, 3, 1});
+  CHECK(other.block_tables[0] == std::vector<uint32_t>{2, 3, 1});
 
   Sequence again = sequence_of(3, count_from(10, 5));
   CHECK(blocks.num_free_blocks() == 1);
@@ -86,7 +86,7 @@ TEST_CASE("blocks: freed blocks are reused first in, first out, and revived whil
   blocks.deallocate(other);
   CHECK(blocks.can_allocate(again) == 1);
   fill(blocks, again);
-  CHECK(again.block_table == std::vector<uint32_t>{0, 1});
+  CHECK(again.block_tables[0] == std::vector<uint32_t>{0, 1});
   blocks.check_integrity(std::vector<const Sequence*>{&again});
 }
 
@@ -98,7 +98,7 @@ TEST_CASE("blocks: a new block is taken when the last one is full, and only then
     sequence.token_ids.push_back(token);
     CHECK(blocks.can_append(sequence));
     blocks.may_append(sequence);
-    CHECK(sequence.block_table.size() == 3);
+    CHECK(sequence.block_tables[0].size() == 3);
   }
   sequence.token_ids.push_back(13);
   CHECK_FALSE(blocks.can_append(sequence));
@@ -122,7 +122,7 @@ TEST_CASE("blocks: equal ids under different salts are never shared, under the s
 TEST_CASE("blocks: hashes that collide never make one content pass for another") {
   // A weak hash stands for prompts with equal hashes: it ignores the ids of earlier blocks and the salt.
   const auto weak = [](std::optional<uint64_t>, std::span<const uint32_t> ids) { return uint64_t{ids[0]}; };
-  BlockManager blocks(32, 4, 0, weak);
+  BlockManager blocks(32, 4, {0}, weak);
   Sequence first = sequence_of(1, {1, 1, 1, 1, 5, 5, 5, 5, 9});
   fill(blocks, first);
   CHECK(blocks.can_allocate(sequence_of(2, {1, 1, 1, 1, 5, 5, 5, 5, 9})) == 2);
@@ -175,7 +175,7 @@ TEST_CASE("blocks: free ones whose content can still be found are counted") {
 
 TEST_CASE("blocks: a block is freed exactly when no later row sees its positions") {
   constexpr uint32_t kWindow = 6;
-  BlockManager blocks(8, 4, kWindow);
+  BlockManager blocks(8, 4, {kWindow});
   Sequence sequence = sequence_of(1, count_from(10, 1));
   fill(blocks, sequence);
   for (uint32_t num_tokens = 2; num_tokens <= 24; ++num_tokens) {
@@ -186,8 +186,8 @@ TEST_CASE("blocks: a block is freed exactly when no later row sees its positions
     blocks.advance(sequence);
     // The next row has position num_tokens and sees kWindow positions, of which its own is the last.
     const uint32_t first_seen = num_tokens + 1 < kWindow ? 0 : num_tokens + 1 - kWindow;
-    for (uint32_t i = 0; i < sequence.block_table.size(); ++i)
-      CHECK((sequence.block_table[i] == kNoBlock) == (i * 4 + 3 < first_seen));
+    for (uint32_t i = 0; i < sequence.block_tables[0].size(); ++i)
+      CHECK((sequence.block_tables[0][i] == kNoBlock) == (i * 4 + 3 < first_seen));
     blocks.check_integrity(std::vector<const Sequence*>{&sequence});
   }
   CHECK(blocks.num_free_blocks() == 6);
@@ -196,16 +196,16 @@ TEST_CASE("blocks: a block is freed exactly when no later row sees its positions
 }
 
 TEST_CASE("blocks: a prefix with a window is found while complete; only visible blocks are held") {
-  BlockManager blocks(8, 4, 6);
+  BlockManager blocks(8, 4, {6});
   Sequence first = sequence_of(1, count_from(10, 17));
   fill(blocks, first);
-  CHECK(first.block_table.size() == 5);
+  CHECK(first.block_tables[0].size() == 5);
   CHECK(blocks.num_free_blocks() == 6);  // 17 tokens are cached; the next row sees positions from 12 on
   Sequence same = sequence_of(2, count_from(10, 17));
   CHECK(blocks.can_allocate(same) == 4);
   fill(blocks, same);
-  CHECK(same.block_table[2] == kNoBlock);
-  CHECK(same.block_table[3] == first.block_table[3]);
+  CHECK(same.block_tables[0][2] == kNoBlock);
+  CHECK(same.block_tables[0][3] == first.block_tables[0][3]);
   blocks.check_integrity(std::vector<const Sequence*>{&first, &same});
   // The content of the first block is overwritten, so the chain of blocks has no beginning any more.
   Sequence other = sequence_of(3, count_from(90, 20));

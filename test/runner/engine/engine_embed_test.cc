@@ -13,9 +13,10 @@ Sequence embedding_of(uint32_t id, const std::vector<uint32_t>& token_ids, Pooli
 }
 
 // The formula of docs/numerics.md, with the fake model's state after each token.
-std::vector<float> fake_vector(const std::vector<uint32_t>& ids, Pooling pooling, uint32_t window = 0) {
+std::vector<float> fake_vector(const std::vector<uint32_t>& ids, Pooling pooling,
+                               const FakeWindows& windows = {0}) {
   const auto state_of = [&](size_t index) {
-    return fake_state_of(fake_hash(std::span(ids).first(index + 1), window));
+    return fake_state_of(fake_hash(std::span(ids).first(index + 1), windows));
   };
   if (pooling == Pooling::kLast) return state_of(ids.size() - 1);
   if (pooling == Pooling::kCls) return state_of(0);
@@ -41,15 +42,16 @@ TEST_CASE("engine: a vector is that of its text, whatever is computed beside it 
   uint32_t num_interrupted = 0;
   uint32_t num_shared = 0;
   uint32_t num_recomputed = 0;
+  const FakeWindows windows[] = {{0}, {0}, {16}, {0, 5}};
   for (uint32_t round = 0; round < 200; ++round) {
     CAPTURE(round);
     EngineFixture fixture({.max_num_batched_tokens = 6 + below(60),
                            .max_num_seqs = 1 + below(4),
                            .block_size = 8,
-                           .num_blocks = 12 + below(3),
+                           .num_blocks = 15 + below(3),
                            .mixed_batches = below(4) > 0,
                            .speculation = below(2) > 0,
-                           .window = below(3) > 0 ? 0u : 16u});
+                           .windows = windows[below(4)]});
     Engine& engine = fixture.engine;
     // Its blocks stay in the cache, and some of the other texts begin in the same way.
     CHECK_FALSE(engine.add(sequence_of(100, count_from(1, 60), 1)));
@@ -98,9 +100,9 @@ TEST_CASE("engine: a vector is that of its text, whatever is computed beside it 
       engine.resume(request_id);
     }
     for (const auto& [id, text] : wanted)
-      CHECK(vectors.at(id) == fake_vector(text.first, text.second, fixture.model.window));
+      CHECK(vectors.at(id) == fake_vector(text.first, text.second, fixture.model.windows));
     for (const auto& [id, request] : requests)
-      CHECK(answers.at(id) == fake_answer(request, 200, fixture.model.window));
+      CHECK(answers.at(id) == fake_answer(request, 200, fixture.model.windows));
     CHECK(engine.num_requests() == 0);
     CHECK(engine.counts().num_finished == 7);
   }

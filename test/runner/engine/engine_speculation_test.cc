@@ -135,7 +135,7 @@ TEST_CASE(
   request.num_prompt_tokens = request.num_tokens();
   EngineFixture fixture(speculating());
   fixture.model.poison = 8;
-  fixture.model.window = 3;
+  fixture.model.windows = {3};
   CHECK_FALSE(fixture.engine.add(request));
   CHECK(run(fixture.engine)[1] == std::vector<uint32_t>(30, 5));
   CHECK(fixture.engine.counts().num_failed == 0);
@@ -146,7 +146,7 @@ TEST_CASE(
   failing.token_ids = {2, 3, 5, 8, 7, 2, 3};
   failing.num_prompt_tokens = failing.num_tokens();
   do ++failing.sampling.seed;
-  while (fake_answer(failing, 200, 3)[0] != 5 || fake_answer(failing, 200, 3)[1] != 8);
+  while (fake_answer(failing, 200, {3})[0] != 5 || fake_answer(failing, 200, {3})[1] != 8);
   CHECK_FALSE(fixture.engine.add(failing));
   CHECK(fixture.engine.step().tokens.at(0).token_id == 5);
   const StepOutput output = fixture.engine.step();
@@ -214,15 +214,17 @@ TEST_CASE(
   uint64_t num_preempted = 0, num_accepted = 0, num_rejected = 0;
   for (uint32_t round = 0; round < 60; ++round) {
     CAPTURE(round);
-    const uint32_t window = round % 3 == 0 ? 1 + below(40) : 0;
+    const FakeWindows windows = round % 3 == 0   ? FakeWindows{1 + below(40)}
+                                : round % 3 == 1 ? FakeWindows{0, 1 + below(20), 1 + below(10)}
+                                                 : FakeWindows{0};
     EngineFixture fixture({.max_num_batched_tokens = 1 + below(30),
                            .max_num_seqs = 1 + below(6),
                            .block_size = 8,
-                           .num_blocks = 10 + below(12),
+                           .num_blocks = num_required_blocks(80, 8, windows) + below(12),
                            .mixed_batches = round % 2 == 0,
                            .mixed_prefill_tokens = 1 + below(10),
                            .speculation = true,
-                           .window = window});
+                           .windows = windows});
     Engine& engine = fixture.engine;
     Answers answers;
     std::map<uint32_t, Sequence> requests;
@@ -239,7 +241,7 @@ TEST_CASE(
                                : 0;
       if (below(3) == 0) request.top_logprobs = 2;
       // Half of the requests were begun by an earlier runner.
-      std::vector<uint32_t> emitted = fake_answer(request, 200, window);
+      std::vector<uint32_t> emitted = fake_answer(request, 200, windows);
       emitted.resize(below(2) * below(emitted.size()));
       answers[id] = emitted;
       Sequence continued = request;
@@ -271,7 +273,7 @@ TEST_CASE(
     engine.resume_all();
     while (engine.has_work()) collect(engine.step(), answers);
     for (const auto& [id, request] : requests) {
-      std::vector<uint32_t> expected = fake_answer(request, 200, window);
+      std::vector<uint32_t> expected = fake_answer(request, 200, windows);
       if (std::ranges::count(cancelled, id) > 0) expected.resize(answers[id].size());
       CHECK(answers[id] == expected);
     }

@@ -76,14 +76,16 @@ TEST_CASE("engine: tokens do not depend on company, chunks, shared blocks, preem
   const auto below = [&](uint64_t limit) { return static_cast<uint32_t>(random() % limit); };
   uint64_t num_preempted = 0;
   for (uint32_t round = 0; round < 40; ++round) {
-    const uint32_t window = round % 3 == 0 ? 1 + below(40) : 0;
+    const FakeWindows windows = round % 3 == 0   ? FakeWindows{1 + below(40)}
+                                : round % 3 == 1 ? FakeWindows{0, 1 + below(20), 1 + below(10)}
+                                                 : FakeWindows{0};
     EngineFixture fixture({.max_num_batched_tokens = 6 + below(30),
                            .max_num_seqs = 1 + below(6),
                            .block_size = 8,
-                           .num_blocks = 10 + below(12),
+                           .num_blocks = std::max(10u, num_required_blocks(80, 8, windows)) + below(12),
                            .mixed_batches = round % 2 == 0,
                            .mixed_prefill_tokens = 1 + below(10),
-                           .window = window});
+                           .windows = windows});
     Engine& engine = fixture.engine;
     Answers answers;
     std::map<uint32_t, Sequence> requests;
@@ -94,7 +96,7 @@ TEST_CASE("engine: tokens do not depend on company, chunks, shared blocks, preem
       if (action == 0 && requests.size() < 25) {
         const auto id = static_cast<uint32_t>(requests.size() + 1);
         // With a window some requests are longer than the cache.
-        const uint32_t max_prompt = window > 0 && below(4) == 0 ? 160 : 50;
+        const uint32_t max_prompt = windows.front() > 0 && below(4) == 0 ? 160 : 50;
         requests[id] = sampled(id, long_prompt(below(3), 1 + below(max_prompt)), 1 + below(30));
         if (below(3) == 0) requests[id].cache_salt = "salt";
         CHECK_FALSE(engine.add(requests[id]));
@@ -117,7 +119,7 @@ TEST_CASE("engine: tokens do not depend on company, chunks, shared blocks, preem
     engine.resume_all();
     while (engine.has_work()) collect(engine.step(), answers);
     for (const auto& [id, request] : requests) {
-      std::vector<uint32_t> expected = fake_answer(request, 200, window);
+      std::vector<uint32_t> expected = fake_answer(request, 200, windows);
       if (std::ranges::count(cancelled, id) > 0) expected.resize(answers[id].size());
       CHECK(answers[id] == expected);
     }
@@ -239,14 +241,14 @@ TEST_CASE("engine: a request that can never fit is refused, one that just fits i
 TEST_CASE("engine: with a window, requests that are longer than the cache are served, also side by side") {
   // The 16 positions that a row sees lie in at most three blocks.
   const SchedulerConfig windowed{
-      .max_num_batched_tokens = 64, .max_num_seqs = 8, .block_size = 8, .num_blocks = 3, .window = 16};
+      .max_num_batched_tokens = 64, .max_num_seqs = 8, .block_size = 8, .num_blocks = 3, .windows = {16}};
   EngineFixture fixture(windowed, 400);
   std::vector<Sequence> requests;
   for (const uint32_t id : {1, 2, 3}) requests.push_back(sampled(id, long_prompt(id, 100 * id), 90));
   for (const Sequence& request : requests) CHECK_FALSE(fixture.engine.add(request));
   Answers answers = run(fixture.engine);
   for (const Sequence& request : requests)
-    CHECK(answers[request.request_id] == fake_answer(request, 400, windowed.window));
+    CHECK(answers[request.request_id] == fake_answer(request, 400, windowed.windows));
   CHECK(fixture.engine.num_free_blocks() == 3);
 
   SchedulerConfig smaller = windowed;

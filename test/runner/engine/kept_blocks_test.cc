@@ -103,7 +103,7 @@ TEST_CASE("kept blocks: a block whose bytes were damaged is dropped when it is n
     KeptLife life(kept);
     life.fill(text);
   }
-  kept.blocks()[text.block_table[2] * kept.shape.block_bytes + 5] ^= std::byte{16};
+  kept.blocks()[text.block_tables[0][2] * kept.shape.block_bytes + 5] ^= std::byte{16};
   KeptLife next(kept);
   CHECK(next.manager.num_adopted_blocks() == 4);
   CHECK(next.manager.num_dropped_blocks() == 0);
@@ -122,7 +122,8 @@ TEST_CASE("kept blocks: blocks whose beginning was reused are not taken over") {
     KeptLife life(kept);
     Sequence first = text_of(1, 16);
     life.fill(first);
-    std::swap(first.block_table.front(), first.block_table.back());  // so that the first block is freed first
+    std::swap(first.block_tables[0].front(),
+              first.block_tables[0].back());  // so that the first block is freed first
     life.manager.deallocate(first);
     Sequence other = text_of(90, 8);
     life.fill(other);
@@ -138,12 +139,12 @@ TEST_CASE("kept blocks: with a window, blocks that nobody sees any more are foun
   constexpr uint32_t kWindow = 6;
   const KeptBlocks kept(8);
   {
-    KeptLife life(kept, kWindow);
+    KeptLife life(kept, {kWindow});
     Sequence text = text_of(1, 22);
     life.fill(text);
-    CHECK(text.block_table.front() == kNoBlock);
+    CHECK(text.block_tables[0].front() == kNoBlock);
   }
-  KeptLife next(kept, kWindow);
+  KeptLife next(kept, {kWindow});
   CHECK(next.find(text_of(1, 22)) == 20);
 }
 

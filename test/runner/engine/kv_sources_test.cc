@@ -42,9 +42,9 @@ uint32_t take_over(KeptLife& life, Sequence& text) {
 }
 
 // What a fresh runner takes over of the text.
-uint32_t taken_over(const KvSources& sources, Sequence text, uint32_t window = 0) {
+uint32_t taken_over(const KvSources& sources, Sequence text, const std::vector<uint32_t>& windows = {0}) {
   const KeptBlocks own(40);
-  KeptLife life(own, window, &sources);
+  KeptLife life(own, windows, &sources);
   return take_over(life, text);
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("kv sources: of a text that comes from there, all but the last block i
   const KvSources sources = sources_with(file);
   const KeptBlocks own(10);
   {
-    KeptLife life(own, 0, &sources);
+    KeptLife life(own, {0}, &sources);
     Sequence text = coming(text_of(1, 21));
     CHECK(take_over(life, text) == 16);
     CHECK(life.manager.num_adopted_blocks() == 4);
@@ -111,7 +111,7 @@ TEST_CASE("kv sources: texts whose hashes collide are told apart by salt and by 
   };
   const KeptBlocks cache(16);
   {
-    KeptLife life(cache, 0, nullptr, of_ids_alone);
+    KeptLife life(cache, {0}, nullptr, of_ids_alone);
     for (const uint32_t first : {1u, 50u}) {
       Sequence text = text_of(first, 9, "a");
       life.fill(text);
@@ -122,7 +122,7 @@ TEST_CASE("kv sources: texts whose hashes collide are told apart by salt and by 
   const KvSources sources = sources_with(file);
   const auto num_taken = [&](Sequence text) {
     const KeptBlocks own(16);
-    KeptLife life(own, 0, &sources, of_ids_alone);
+    KeptLife life(own, {0}, &sources, of_ids_alone);
     return take_over(life, text);
   };
   CHECK(num_taken(coming(text_of(1, 9, "a"))) == 8);
@@ -138,7 +138,7 @@ TEST_CASE("kv sources: what is here already is not copied, and what follows it i
   const MemoryFile file = file_with(cache_with(text_of(1, 30), 20));
   const KvSources sources = sources_with(file);
   const KeptBlocks own(20);
-  KeptLife life(own, 0, &sources);
+  KeptLife life(own, {0}, &sources);
   Sequence here = text_of(1, 10);
   life.fill(here);
   life.manager.deallocate(here);
@@ -201,7 +201,7 @@ TEST_CASE("kv sources: a damaged block is not used, counted once, and what follo
   const MemoryFile file = file_with(cache);
   const KvSources sources = sources_with(file);
   const KeptBlocks own;
-  KeptLife life(own, 0, &sources);
+  KeptLife life(own, {0}, &sources);
   Sequence text = coming(text_of(1, 18));
   CHECK(take_over(life, text) == 8);
   CHECK(life.manager.num_adopted_blocks() == 2);
@@ -216,17 +216,17 @@ TEST_CASE(
   constexpr uint32_t kWindow = 6;
   const KeptBlocks cache(20);
   {
-    KeptLife life(cache, kWindow);
+    KeptLife life(cache, {kWindow});
     Sequence text = text_of(1, 50);
     life.fill(text);
   }
   const MemoryFile file = file_with(cache);
   const KvSources sources = sources_with(file);
   const KeptBlocks own(6);
-  KeptLife life(own, kWindow, &sources);
+  KeptLife life(own, {kWindow}, &sources);
   Sequence text = coming(text_of(1, 50));
   CHECK(take_over(life, text) == 48);
-  CHECK(text.block_table.front() == kNoBlock);
+  CHECK(text.block_tables[0].front() == kNoBlock);
 }
 
 TEST_CASE("kv sources: of a thousand flipped bits none is believed") {
@@ -308,7 +308,7 @@ TEST_CASE("kv sources: mutated indexes crash no runner, and give no tenant anoth
     mutate_index(index, cache.shape.num_blocks, random);
     store(file, std::as_bytes(std::span(index)), 0);
     const KeptBlocks own(40);
-    KeptLife life(own, 0, &sources);
+    KeptLife life(own, {0}, &sources);
     for (Sequence text : texts_of_tenants()) {
       text.kv_from = {kDescriptor};
       if (!life.start(text)) continue;

@@ -128,12 +128,12 @@ TEST_CASE("scheduler: a rejected draft frees its block, which is taken next") {
     CHECK(plan.preempted.empty());
     REQUIRE(sequence.num_drafts > 0);
     const uint32_t num_tokens = sequence.num_tokens();
-    CHECK(sequence.block_table.size() == scheduler.blocks().blocks_for(num_tokens + sequence.num_drafts));
-    CHECK(sequence.block_table.size() <= 4);
+    CHECK(sequence.block_tables[0].size() == scheduler.blocks().blocks_for(num_tokens + sequence.num_drafts));
+    CHECK(sequence.block_tables[0].size() <= 4);
     sequence.drop_drafts();
     scheduler.advance(sequence);
     CHECK(sequence.num_tokens() == num_tokens);
-    CHECK(sequence.block_table.size() == scheduler.blocks().blocks_for(num_tokens));
+    CHECK(sequence.block_tables[0].size() == scheduler.blocks().blocks_for(num_tokens));
     CHECK(num_free - scheduler.blocks().num_free_blocks() <= 1);
     scheduler.check_integrity();
   }

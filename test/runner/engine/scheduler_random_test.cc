@@ -115,19 +115,21 @@ TEST_CASE(
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   const auto below = [&](uint64_t limit) { return static_cast<uint32_t>(random() % limit); };
-  const uint32_t windows[] = {0, 1, 3, 4, 9, 30};
+  const std::vector<uint32_t> windows[] = {{0}, {1}, {3}, {4}, {9}, {30}, {0, 9}, {0, 1, 5}, {0, 0, 30}};
   const char* const salts[] = {"", "a", "b"};
   SchedulerCounts total;
   size_t longest_wait = 0;
   for (uint32_t round = 0; round < 120; ++round) {
-    const SchedulerConfig config{.max_num_batched_tokens = 2 + below(46),
-                                 .max_num_seqs = 1 + below(6),
-                                 .block_size = 4,
-                                 .num_blocks = 12 + below(20),
-                                 .mixed_batches = round % 2 == 0,
-                                 .mixed_prefill_tokens = 1 + below(12),
-                                 .speculation = below(2) == 0,
-                                 .window = windows[below(6)]};
+    const std::vector<uint32_t>& of_groups = windows[below(9)];
+    const SchedulerConfig config{
+        .max_num_batched_tokens = 2 + below(46),
+        .max_num_seqs = 1 + below(6),
+        .block_size = 4,
+        .num_blocks = std::max(12u, num_required_blocks(48, 4, of_groups)) + below(20),
+        .mixed_batches = round % 2 == 0,
+        .mixed_prefill_tokens = 1 + below(12),
+        .speculation = below(2) == 0,
+        .windows = of_groups};
     CAPTURE(round);
     Scheduler scheduler(config);
     std::map<uint32_t, Sequence> live;
@@ -136,9 +138,9 @@ TEST_CASE(
     for (uint32_t i = 0; i < 300; ++i) {
       const uint32_t action = below(10);
       if (action < 2 && live.size() < 12) {
-        // 12 blocks of 4 can hold 48 tokens, or with these windows any number. Many prompts begin in the same
-        // way.
-        const uint32_t num_prompt_tokens = 1 + below(config.window > 0 && below(3) == 0 ? 200 : 30);
+        // There is room for 48 tokens, or with windows in all layers for any number. Many prompts begin in
+        // the same way.
+        const uint32_t num_prompt_tokens = 1 + below(config.windows.front() > 0 && below(3) == 0 ? 200 : 30);
         const uint32_t request_id = next_request_id++;
         Sequence& added = live[request_id];
         added = sequence_of(request_id, count_from(below(3) * 50, num_prompt_tokens), 1 + below(18));

@@ -47,7 +47,7 @@ TEST_CASE("scheduler: the running sequence that came last makes room, and comes 
   CHECK(request_ids(plan.preempted) == std::vector<uint32_t>{2});
   CHECK(request_ids(plan.sequences) == std::vector<uint32_t>{1});
   CHECK(second.num_tokens() == 9);
-  CHECK(second.block_table.empty());
+  CHECK_FALSE(second.holds_blocks());
   compute(scheduler, plan);
   while (scheduler.has_work()) step(scheduler);
   CHECK(first.num_generated() == 9);
@@ -63,7 +63,7 @@ TEST_CASE("scheduler: a paused sequence keeps its blocks, and loses them before 
   step(scheduler);
   scheduler.pause(first);
   scheduler.pause(first);
-  CHECK(first.block_table.size() == 2);
+  CHECK(first.block_tables[0].size() == 2);
   CHECK(request_ids(scheduler.schedule().sequences) == std::vector<uint32_t>{2});
   scheduler.resume(first);
   scheduler.resume(first);
@@ -76,7 +76,7 @@ TEST_CASE("scheduler: a paused sequence keeps its blocks, and loses them before 
   scheduler.pause(first);
   plan = scheduler.schedule();
   CHECK(plan.preempted.empty());
-  CHECK(first.block_table.empty());
+  CHECK_FALSE(first.holds_blocks());
   compute(scheduler, plan);
   scheduler.resume(first);
   while (scheduler.has_work()) step(scheduler);
@@ -96,7 +96,7 @@ TEST_CASE("scheduler: a prompt paused between chunks and later prompts do not bl
   step(scheduler);
   scheduler.pause(large);
   step(scheduler);  // takes the blocks of the paused sequence
-  CHECK(large.block_table.empty());
+  CHECK_FALSE(large.holds_blocks());
   scheduler.pause(other);
   scheduler.resume(large);
   scheduler.resume(other);
@@ -207,14 +207,14 @@ TEST_CASE("scheduler: prompts get rows by how many wait for a free place, and by
 }
 
 TEST_CASE("scheduler: rows far down a prompt count as several, by the positions they attend to") {
-  const auto rows_of_steps = [](uint32_t window) {
+  const auto rows_of_steps = [](std::vector<uint32_t> windows) {
     Scheduler scheduler({.max_num_batched_tokens = 256,
                          .max_num_seqs = 64,
                          .block_size = 4,
                          .num_blocks = 4096,
                          .mixed_prefill_tokens = 32,
                          .positions_per_row = 100,
-                         .window = window});
+                         .windows = std::move(windows)});
     std::deque<Sequence> sequences;
     for (uint32_t id = 1; id <= 8; ++id) scheduler.add(sequences.emplace_back(sequence_of(id, {id}, 50)));
     step(scheduler);
@@ -229,9 +229,9 @@ TEST_CASE("scheduler: rows far down a prompt count as several, by the positions 
     return num_rows;
   };
   // 32 * 100 / (100 + 32 + ...)
-  CHECK(rows_of_steps(0) == std::vector<uint32_t>{32, 24, 20, 18, 16, 15, 14, 13, 12, 12, 11, 11, 2});
+  CHECK(rows_of_steps({0}) == std::vector<uint32_t>{32, 24, 20, 18, 16, 15, 14, 13, 12, 12, 11, 11, 2});
   // With a window a row sees at most that many positions.
-  CHECK(rows_of_steps(60) == std::vector<uint32_t>{32, 24, 20, 20, 20, 20, 20, 20, 20, 4});
+  CHECK(rows_of_steps({60}) == std::vector<uint32_t>{32, 24, 20, 20, 20, 20, 20, 20, 20, 4});
 }
 
 TEST_CASE("scheduler: without next tokens a prompt has the whole step") {
@@ -262,7 +262,7 @@ TEST_CASE("scheduler: a prompt in chunks gives its blocks to a running sequence,
   const Plan plan = scheduler.schedule();
   CHECK(request_ids(plan.preempted) == std::vector<uint32_t>{2});
   CHECK(request_ids(plan.sequences) == std::vector<uint32_t>{1});
-  CHECK(large.block_table.empty());
+  CHECK_FALSE(large.holds_blocks());
   scheduler.check_integrity();
   compute(scheduler, plan);
   while (scheduler.has_work()) step(scheduler);

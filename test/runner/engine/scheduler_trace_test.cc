@@ -73,7 +73,7 @@ class Replay {
     CHECK(sequence.num_cached_tokens == row[2].get<uint32_t>());
     auto& last_table = added_[sequence.request_id].last_table;
     if (row.size() > 3) last_table = row[3].get<std::vector<uint32_t>>();
-    CHECK(sequence.block_table == last_table);
+    CHECK(sequence.block_tables[0] == last_table);
   }
 
   static json ids_of(const std::vector<Sequence*>& sequences) {

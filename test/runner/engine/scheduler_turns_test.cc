@@ -70,7 +70,7 @@ TEST_CASE("scheduler: a sequence preempted while paused resumes when blocks are 
     scheduler.pause(first);
     scheduler.add(large);  // takes the blocks of the paused sequence
     while (large.status != SequenceStatus::kFinished) step(scheduler);
-    CHECK(first.block_table.empty());
+    CHECK_FALSE(first.holds_blocks());
     scheduler.add(third);
     while (third.num_generated() == 0) step(scheduler);
     CHECK(scheduler.num_running() == kNumPlaces);
@@ -124,7 +124,7 @@ TEST_CASE("scheduler: of resumed sequences in all places one gives its place to 
   Sequence large = sequence_of(4, count_from(200, 130), 2);
   scheduler.add(large);
   while (large.status != SequenceStatus::kFinished) step(scheduler);
-  CHECK(lost.block_table.empty());
+  CHECK_FALSE(lost.holds_blocks());
   scheduler.add(third);
   while (third.num_generated() == 0) step(scheduler);
   scheduler.resume(second);
@@ -181,7 +181,7 @@ TEST_CASE("scheduler: the sequence that has been paused longest loses its blocks
   CHECK(scheduler.blocks().num_free_blocks() == 0);
   // Pauses are not in the order of arrival.
   for (const size_t i : {2, 0, 1}) scheduler.pause(sequences[i]);
-  const auto holds_blocks = [&](size_t i) { return !sequences[i].block_table.empty(); };
+  const auto holds_blocks = [&](size_t i) { return sequences[i].holds_blocks(); };
   while (holds_blocks(2)) step(scheduler);
   CHECK(holds_blocks(0));
   CHECK(holds_blocks(1));
