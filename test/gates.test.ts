@@ -1,10 +1,17 @@
 import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { alone, type Gate, isOnlyInCheck, seedOfTheDay, shortfalls, sideBySide } from './gates.ts';
 
 const test = suite('gates');
 const gates = [...sideBySide('build', false), ...alone];
+
+/** The files of test/fixtures that a test imports itself. */
+function fixturesOf(file: string): string[] {
+  const imports = readFileSync(file, 'utf8').matchAll(/from '(\.[^']*\/fixtures\/[^']*)'/g);
+  return [...imports].map(([, path = '']) => join(dirname(file), path));
+}
 
 test('a gate that ran too little reports its shortfall, with counts summed over lines', () => {
   const output =
@@ -25,9 +32,12 @@ test('each gate counts something, and each test file uses its variables', () => 
     );
     if (command !== undefined) continue;
     assert.ok(existsSync(name), name);
-    const source = readFileSync(name, 'utf8');
+    const sources = [name, ...fixturesOf(name)].map((file) => readFileSync(file, 'utf8'));
     for (const variable of Object.keys(env))
-      assert.ok(source.includes(variable), `${name} reads ${variable}`);
+      assert.ok(
+        sources.some((source) => source.includes(variable)),
+        `${name} reads ${variable}`,
+      );
   }
 });
 
