@@ -153,7 +153,7 @@ check: build model all-vocabularies $(BUILD)/.test-packages $(BUILD)/.proxy-pack
 	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-folder fuzz-commands fuzz-events
 	@ninja -C $(BUILD)/threads thread-tests
 	$(call configure,$(WITH_NVRTC) $(WITH_NVCC))
-	@ninja -C $(BUILD) $(TEST_RUNNERS) exactness check-programs volta-check nvcc-objects cuda_host
+	@ninja -C $(BUILD) $(TEST_RUNNERS) cuda-runner-tests exactness check-programs volta-check nvcc-objects cuda_host
 	@node --import tsx test/run.ts --build $(BUILD) --check $(if $(NIGHTLY),--nightly) --since $(STARTED)
 
 # Makes the pictures of the README, by the test of the playground.

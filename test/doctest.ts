@@ -20,9 +20,12 @@ export interface CasesOutcome extends Outcome {
   readonly namesOfSkipped: readonly string[];
 }
 
+/** A program with its options, such as those that choose cases. */
+export type Command = readonly [program: string, ...options: string[]];
+
 /** One empty part if the program does not say how many cases it has. */
-export async function partsOf(program: string, timeoutMs: number): Promise<Part[]> {
-  const { output } = await run([program, '--count', '--no-colors'], {}, timeoutMs);
+export async function partsOf(command: Command, timeoutMs: number): Promise<Part[]> {
+  const { output } = await run([...command, '--count', '--no-colors'], {}, timeoutMs);
   const numCases = Number(/test cases passing the current filters: (\d+)/.exec(output)?.[1] ?? 0);
   return numCases === 0 ? [{ first: 1, last: 0 }] : split(numCases);
 }
@@ -38,13 +41,13 @@ export function split(numCases: number): Part[] {
 }
 
 export function runPart(
-  program: string,
+  command: Command,
   { first, last }: Part,
   env: NodeJS.ProcessEnv,
   timeoutMs: number,
 ): Promise<Finished> {
   const options = ['--reporters=console,cases', '--no-colors', `--first=${first}`, `--last=${last}`];
-  return run([program, ...options], env, timeoutMs);
+  return run([...command, ...options], env, timeoutMs);
 }
 
 export function outcomeOfPart({ first, last }: Part, { code, output }: Finished): CasesOutcome {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { bundleGateway } from '../deploy/bundle-gateway.ts';
 import { bundleTests, TEST_BUNDLES } from './bundle.ts';
-import { type CasesOutcome, outcomeOfPart, partsOf, runPart, together } from './doctest.ts';
+import { type CasesOutcome, type Command, outcomeOfPart, partsOf, runPart, together } from './doctest.ts';
 import { PROGRAMS, sourceFile } from './fixtures/program-list.ts';
 import { alone, type Gate, isOnlyInCheck, shortfalls, sideBySide } from './gates.ts';
 import {
@@ -39,6 +39,8 @@ const NUM_LANES = NUM_PROCESSORS + 1;
 
 /** The emulated device looks for races on its memory too, which takes half as long again. Whole runners do not. */
 const RACES = { RUNNEL_EMULATOR_RACES: '1' };
+/** Tests of the emulator that run the operations of others many times. With sanitizers they take ten times as long. */
+const WHOLE_MODELS = '*golden_models_test*,*costs_test*,*device_share_test*';
 
 const { values, positionals } = parseArgs({
   options: {
@@ -75,18 +77,18 @@ async function ctest(name: string, ...chosen: string[]): Promise<void> {
 }
 
 /** The jobs of a program of C++ tests. The last one to end adds all of the program's cases as one entry. */
-async function cases(program: string, env: NodeJS.ProcessEnv = {}): Promise<Job[]> {
-  const parts = await partsOf(program, FILE_TIMEOUT_MS);
+async function cases(command: Command, env: NodeJS.ProcessEnv = {}): Promise<Job[]> {
+  const parts = await partsOf(command, FILE_TIMEOUT_MS);
   const startedMs = Date.now();
   const ended: (Finished & CasesOutcome)[] = [];
   return parts.map((part) => async () => {
-    const finished = await runPart(program, part, env, GATE_TIMEOUT_MS);
+    const finished = await runPart(command, part, env, GATE_TIMEOUT_MS);
     ended.push({ ...finished, ...outcomeOfPart(part, finished) });
     if (ended.length < parts.length) return;
     const outcome = together(ended);
     const broken = ended.filter(({ failed }) => failed > 0).map(({ output }) => output);
     const seconds = ((Date.now() - startedMs) / 1000).toFixed(1);
-    tally.add(program, outcome, { code: null, output: broken.join('\n'), seconds });
+    tally.add(command.join(' '), outcome, { code: null, output: broken.join('\n'), seconds });
     for (const name of outcome.namesOfFailed) console.log(indented(`failed: ${name}`));
     for (const name of outcome.namesOfSkipped) console.log(indented(`skipped: ${name}`));
   });
@@ -177,9 +179,9 @@ async function runTests(files: readonly string[]): Promise<void> {
   if (!isCompiled) return;
   await inLanes([
     () => ctest('other C++ tests', '-LE', 'check|nvcc'),
-    ...(await cases(`${values.build}/cpu-runner-tests`)),
-    ...(await cases(`${values.build}/runner-tests`)),
-    ...(await cases(`${values.build}/cuda-runner-smoke`, RACES)),
+    ...(await cases([`${values.build}/cpu-runner-tests`])),
+    ...(await cases([`${values.build}/runner-tests`])),
+    ...(await cases([`${values.build}/cuda-runner-smoke`], RACES)),
   ]);
 }
 
@@ -187,10 +189,11 @@ async function runGates(): Promise<void> {
   const sanitized = `${values.build}/sanitize`;
   await inLanes([
     () => ctest('other C++ tests', '-L', 'check|nvcc'),
-    ...(await cases(`${sanitized}/cuda-runner-tests`, RACES)),
-    ...(await cases(`${sanitized}/cpu-runner-tests`)),
-    ...(await cases(`${sanitized}/runner-tests`)),
-    ...(await cases(`${values.build}/threads/thread-tests`)),
+    ...(await cases([`${values.build}/cuda-runner-tests`, `--source-file=${WHOLE_MODELS}`], RACES)),
+    ...(await cases([`${sanitized}/cuda-runner-tests`, `--source-file-exclude=${WHOLE_MODELS}`], RACES)),
+    ...(await cases([`${sanitized}/cpu-runner-tests`])),
+    ...(await cases([`${sanitized}/runner-tests`])),
+    ...(await cases([`${values.build}/threads/thread-tests`])),
     ...sideBySide(values.build, values.nightly).map((gate) => () => runGate(gate)),
   ]);
   for (const gate of alone) await runGate(gate);
