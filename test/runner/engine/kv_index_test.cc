@@ -188,7 +188,8 @@ TEST_CASE(
         const KeptBlocks second = kept;
         CHECK(KvIndex(second.index(), second.blocks(), other).is_empty(5));
       });
-  skip_or_expect(num_changes, 5);
+  // The header's seal, that of the entry, the header, its new seal. A copy is one change or more.
+  skip_or_expect(num_changes, 4);
 }
 
 TEST_CASE("kv index: a death at any instruction of a block manager leaves nothing that is wrong") {
