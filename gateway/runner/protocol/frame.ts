@@ -1,8 +1,9 @@
 import type { Readable, Writable } from 'node:stream';
 
 /**
- * Converts between bytes and frames, and moves frames through the two pipes of a runner: each message follows its length as a varint (docs/protocol.md, "A frame"). The decoder
- * checks a length before it reserves memory, and copies only messages that arrive in pieces.
+ * Converts between bytes and frames, and moves frames through the two pipes of a runner: each message follows its length as a
+ * varint (docs/protocol.md, "A frame"). The decoder checks a length before it reserves memory, and copies only messages that
+ * arrive in pieces.
  */
 
 export const maxBytesToRunner = 16 * 1024 * 1024;
