@@ -4,7 +4,7 @@
 #include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/load.h"
 #include "cuda-runner/kernels/vector_product-inl.h"
-#include "cuda-runner/kernels/weight_type.h"
+#include "runner/formats/weight_type.h"
 
 namespace runnel {
 namespace {

@@ -6,8 +6,8 @@
 #include "cuda-runner/kernels/load.h"
 #include "cuda-runner/kernels/ready_rows-inl.h"
 #include "cuda-runner/kernels/vector_product-inl.h"
-#include "cuda-runner/kernels/weight_type.h"
 #include "runner/backend/expert_rank.h"
+#include "runner/formats/weight_type.h"
 
 namespace runnel {
 namespace {

@@ -1,7 +1,7 @@
 #include "cuda-runner/kernels/product.h"
 
 #include "cuda-runner/kernels/product_variants.h"
-#include "cuda-runner/kernels/weight_type.h"
+#include "runner/formats/weight_type.h"
 
 namespace runnel {
 namespace {

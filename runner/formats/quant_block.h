@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <type_traits>
 
 #include "runner/check.h"
 #include "runner/formats/quant_format.h"
 #include "runner/formats/tensor_type.h"
+#include "runner/formats/weight_type.h"
 
 namespace runnel {
 
@@ -37,44 +37,17 @@ std::array<int8_t, kQuantBlockWeights> quants_of(TensorType type, const QuantBlo
 // The weights as floats: (d * sub-scale) q, + m * sub-minimum if the type has a minimum.
 void dequantize_block(TensorType type, const QuantBlock& block, std::span<float, kQuantBlockWeights> out);
 
-// Calls fn with the type as a constant, so that everything that depends on the type is decided once.
+// Calls fn with the type as a constant, as with_weight_type does.
 template <typename Fn>
 auto with_quantised_type(TensorType type, const Fn& fn) {
-  using enum TensorType;
-  switch (type) {
-    case kQ4_0:
-      return fn(std::integral_constant<TensorType, kQ4_0>());
-    case kQ4_1:
-      return fn(std::integral_constant<TensorType, kQ4_1>());
-    case kQ8_0:
-      return fn(std::integral_constant<TensorType, kQ8_0>());
-    case kQ5_0:
-      return fn(std::integral_constant<TensorType, kQ5_0>());
-    case kQ5_1:
-      return fn(std::integral_constant<TensorType, kQ5_1>());
-    case kQ4_K:
-      return fn(std::integral_constant<TensorType, kQ4_K>());
-    case kQ5_K:
-      return fn(std::integral_constant<TensorType, kQ5_K>());
-    case kQ6_K:
-      return fn(std::integral_constant<TensorType, kQ6_K>());
-    case kQ2_K:
-      return fn(std::integral_constant<TensorType, kQ2_K>());
-    case kQ3_K:
-      return fn(std::integral_constant<TensorType, kQ3_K>());
-    case kIQ4_NL:
-      return fn(std::integral_constant<TensorType, kIQ4_NL>());
-    case kIQ4_XS:
-      return fn(std::integral_constant<TensorType, kIQ4_XS>());
-    case kMXFP4:
-      return fn(std::integral_constant<TensorType, kMXFP4>());
-    case kF32:
-    case kF16:
-    case kBF16:
-      break;
-  }
-  RUNNEL_CHECK(!"floats have no blocks");
-  return fn(std::integral_constant<TensorType, kQ8_0>());
+  return with_weight_type(type, [&](auto constant) {
+    if constexpr (is_quantised(constant)) {
+      return fn(constant);
+    } else {
+      RUNNEL_CHECK(!"floats have no blocks");
+      return fn(std::integral_constant<TensorType, TensorType::kQ8_0>());
+    }
+  });
 }
 
 // The codes of a block as the words that products read; see QuantFormat.

@@ -1,17 +1,16 @@
-// A type of weights that is known when kernels are compiled.
+// The type of a tensor as a constant, so that everything that depends on the type is decided once. Kernels of
+// a GPU include this.
 #pragma once
-
-#include <cuda_runtime.h>
 
 #include <type_traits>
 
-#include "runner/formats/tensor.h"
+#include "runner/formats/tensor_type.h"
 
 namespace runnel {
 
 // Calls fn with the type as a compile-time constant, and returns what it returns.
 template <typename Fn>
-__host__ __device__ inline auto with_weight_type(TensorType type, const Fn& fn) {
+constexpr auto with_weight_type(TensorType type, const Fn& fn) {
   using enum TensorType;
   switch (type) {
     case kF32:
