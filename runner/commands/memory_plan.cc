@@ -10,8 +10,8 @@
 #include "runner/backend/forwarding_backend.h"
 #include "runner/check.h"
 #include "runner/commands/loaded_model.h"
-#include "runner/engine/block_manager.h"
 #include "runner/engine/engine.h"
+#include "runner/engine/kv_windows.h"
 #include "runner/models/kv_groups.h"
 #include "runner/models/registry.h"
 #include "runner/system/process_memory.h"
@@ -93,7 +93,7 @@ class CacheSizes {
   uint64_t useful_blocks() const {
     const uint32_t num_for_all = (shape_.max_positions + shape_.block_size - 1) / shape_.block_size;
     uint64_t num_blocks = num_for_all;
-    // While a prompt is computed, windows may take twice what they require (BlockManager).
+    // While a prompt is computed, windows may take twice what they require (KvWindows::num_at_once).
     for (const uint32_t window : windows_.subspan(1)) {
       num_blocks += std::min(num_for_all,
                              2 * num_required_blocks(shape_.max_positions, shape_.block_size, {&window, 1}));

@@ -35,7 +35,7 @@ std::optional<RequestError> Engine::refusal_of(const Sequence& sequence) const {
   // The last token is drawn and not computed, so it needs no place in the cache.
   const uint32_t num_stored = sequence.num_prompt_tokens + sequence.max_tokens - 1;
   const BlockManager& blocks = scheduler_.blocks();
-  if (blocks.num_required(num_stored) > blocks.num_blocks()) {
+  if (blocks.windows().num_required(num_stored) > blocks.pool().num_blocks()) {
     return RequestError{request_id, ErrorCode::kOutOfMemory,
                         "The request may store " + std::to_string(num_stored) +
                             " tokens; the KV cache holds " + std::to_string(blocks.num_possible_tokens()) +

@@ -147,7 +147,7 @@ class Engine {
   std::chrono::steady_clock::time_point now() const { return now_(); }
   bool contains(uint32_t request_id) const { return sequences_.contains(request_id); }
   uint32_t num_requests() const { return static_cast<uint32_t>(sequences_.size()); }
-  uint32_t num_free_blocks() const { return scheduler_.blocks().num_free_blocks(); }
+  uint32_t num_free_blocks() const { return scheduler_.blocks().pool().num_free(); }
   const Scheduler& scheduler() const { return scheduler_; }
   const EngineCounts& counts() const { return counts_; }
   // Closes another runner's KV cache, by its descriptor. Ignores other numbers.

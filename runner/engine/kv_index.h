@@ -1,6 +1,6 @@
 // The index of a KV cache that outlives its runner. Cache and index lie in one memory (MemoryFile), which
-// the next runner maps again, so that its BlockManager knows the blocks that the dead runner has filled. The
-// index is only written to and read back at the start: a running BlockManager trusts its own memory. Other
+// the next runner maps again, so that its BlockPool knows the blocks that the dead runner has filled. The
+// index is only written to and read back at the start: a running BlockPool trusts its own memory. Other
 // runners read it while it is written to (KvSources).
 //
 //   header page | an entry for each block | to a multiple of 2 MiB | the blocks
@@ -46,7 +46,7 @@ struct KvIndexShape {
 // Limit of KvIndexShape::contents.
 constexpr uint32_t kMaxContentsBytes = 1024;
 
-// The content of a block, as BlockManager knows it.
+// The content of a block, as BlockPool knows it.
 struct KvContent {
   uint32_t group = 0;  // of layers
   uint64_t hash = 0;

@@ -23,10 +23,10 @@ wire::Stats stats_of(const Engine& engine) {
   stats.set_num_generated_tokens(computed.num_generated_tokens);
   stats.set_num_draft_tokens(scheduled.num_drafts);
   stats.set_num_accepted_draft_tokens(computed.num_accepted_drafts);
-  stats.set_num_free_blocks(scheduler.blocks().num_free_blocks());
-  stats.set_num_reusable_blocks(scheduler.blocks().num_reusable_blocks());
-  stats.set_num_adopted_blocks(scheduler.blocks().num_adopted_blocks());
-  stats.set_num_dropped_blocks(scheduler.blocks().num_dropped_blocks());
+  stats.set_num_free_blocks(scheduler.blocks().pool().num_free());
+  stats.set_num_reusable_blocks(scheduler.blocks().pool().num_reusable());
+  stats.set_num_adopted_blocks(scheduler.blocks().pool().num_adopted());
+  stats.set_num_dropped_blocks(scheduler.blocks().pool().num_dropped());
   const auto busy = std::chrono::duration_cast<std::chrono::microseconds>(computed.busy);
   stats.set_busy_us(static_cast<uint64_t>(busy.count()));
   return stats;

@@ -77,8 +77,8 @@ class KeptRunners {
       }
     }
     num_computed = engine.scheduler().counts().num_prefill_tokens;
-    num_adopted = engine.scheduler().blocks().num_adopted_blocks();
-    num_dropped = engine.scheduler().blocks().num_dropped_blocks();
+    num_adopted = engine.scheduler().blocks().pool().num_adopted();
+    num_dropped = engine.scheduler().blocks().pool().num_dropped();
   }
 
   void add_streams(uint32_t num_streams, uint32_t num_prompt_tokens, const char* salt = "") {

@@ -6,7 +6,7 @@
 #include "cpu-runner/attention/kv_cache.h"
 #include "runner/commands/loaded_model.h"
 #include "runner/commands/memory_plan.h"
-#include "runner/engine/block_manager.h"
+#include "runner/engine/kv_windows.h"
 #include "test/cpu-runner/cpu_harness.h"
 #include "test/fixtures/engine_fixture.h"
 #include "test/fixtures/golden_models.h"
@@ -80,7 +80,7 @@ TEST_CASE_FIXTURE(MixedModels,
     while (engine.has_work()) {
       num_tokens += static_cast<uint32_t>(engine.step().tokens.size());
       if (!engine.has_work()) break;
-      num_held = engine.scheduler().blocks().num_blocks() - engine.num_free_blocks();
+      num_held = engine.scheduler().blocks().pool().num_blocks() - engine.num_free_blocks();
       // A window of 20 positions lies in four blocks of 8; twice as many while the prompt is computed.
       const uint32_t of_windows = num_windows * (num_tokens == 100 ? 8 : 4);
       CHECK(num_held <= num_tokens / 8 + 1 + of_windows);

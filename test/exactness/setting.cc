@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runner/engine/block_manager.h"
+#include "runner/engine/kv_windows.h"
 
 namespace runnel::exactness {
 

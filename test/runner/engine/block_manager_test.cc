@@ -73,7 +73,7 @@ TEST_CASE("blocks: freed blocks are reused first in, first out, and revived whil
   blocks.deallocate(first);
   CHECK_FALSE(first.holds_blocks());
   CHECK(first.num_cached_tokens == 0);
-  CHECK(blocks.num_free_blocks() == 4);
+  CHECK(blocks.pool().num_free() == 4);
 
   // The free blocks are now 2, 3, 1 and 0, in this order, because a sequence frees its blocks from the end.
   Sequence other = sequence_of(2, count_from(90, 9));
@@ -81,7 +81,7 @@ TEST_CASE("blocks: freed blocks are reused first in, first out, and revived whil
   CHECK(other.block_tables[0] == std::vector<uint32_t>{2, 3, 1});
 
   Sequence again = sequence_of(3, count_from(10, 5));
-  CHECK(blocks.num_free_blocks() == 1);
+  CHECK(blocks.pool().num_free() == 1);
   CHECK_FALSE(blocks.can_allocate(again));  // block 0 is cached but free, and is the only free one
   blocks.deallocate(other);
   CHECK(blocks.can_allocate(again) == 1);
@@ -163,13 +163,13 @@ TEST_CASE("blocks: free ones whose content can still be found are counted") {
   BlockManager blocks(4, 4);
   Sequence first = sequence_of(1, count_from(10, 9));
   fill(blocks, first);
-  CHECK(blocks.num_reusable_blocks() == 0);
+  CHECK(blocks.pool().num_reusable() == 0);
   blocks.deallocate(first);
-  CHECK(blocks.num_free_blocks() == 4);
-  CHECK(blocks.num_reusable_blocks() == 2);
+  CHECK(blocks.pool().num_free() == 4);
+  CHECK(blocks.pool().num_reusable() == 2);
   Sequence other = sequence_of(2, count_from(90, 9));
   fill(blocks, other);
-  CHECK(blocks.num_reusable_blocks() == 1);
+  CHECK(blocks.pool().num_reusable() == 1);
   blocks.check_integrity(std::vector<const Sequence*>{&other});
 }
 
@@ -190,9 +190,9 @@ TEST_CASE("blocks: a block is freed exactly when no later row sees its positions
       CHECK((sequence.block_tables[0][i] == kNoBlock) == (i * 4 + 3 < first_seen));
     blocks.check_integrity(std::vector<const Sequence*>{&sequence});
   }
-  CHECK(blocks.num_free_blocks() == 6);
+  CHECK(blocks.pool().num_free() == 6);
   blocks.deallocate(sequence);
-  CHECK(blocks.num_free_blocks() == 8);
+  CHECK(blocks.pool().num_free() == 8);
 }
 
 TEST_CASE("blocks: a prefix with a window is found while complete; only visible blocks are held") {
@@ -200,7 +200,7 @@ TEST_CASE("blocks: a prefix with a window is found while complete; only visible 
   Sequence first = sequence_of(1, count_from(10, 17));
   fill(blocks, first);
   CHECK(first.block_tables[0].size() == 5);
-  CHECK(blocks.num_free_blocks() == 6);  // 17 tokens are cached; the next row sees positions from 12 on
+  CHECK(blocks.pool().num_free() == 6);  // 17 tokens are cached; the next row sees positions from 12 on
   Sequence same = sequence_of(2, count_from(10, 17));
   CHECK(blocks.can_allocate(same) == 4);
   fill(blocks, same);

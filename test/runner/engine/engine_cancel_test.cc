@@ -91,7 +91,7 @@ TEST_CASE("engine: a cancel among the scores of a long prompt ends them, and tak
       CHECK(engine.counts().num_finished == (both ? 0 : 1));
       CHECK(engine.num_free_blocks() == 200);
       // Its prompt is not cached either, wherever in the step it was cancelled.
-      CHECK(engine.scheduler().blocks().num_reusable_blocks() == 1);
+      CHECK(engine.scheduler().blocks().pool().num_reusable() == 1);
     }
   }
 }

@@ -23,7 +23,7 @@ TEST_CASE("kept blocks: the next manager shares what was filled, but for a block
   const KeptBlocks kept;
   {
     KeptLife life(kept);
-    CHECK(life.manager.num_adopted_blocks() == 0);
+    CHECK(life.manager.pool().num_adopted() == 0);
     Sequence held = text_of(1, 11);
     life.fill(held);  // and never gives it back
     Sequence ended = text_of(50, 9);
@@ -31,10 +31,10 @@ TEST_CASE("kept blocks: the next manager shares what was filled, but for a block
     life.manager.deallocate(ended);
   }
   KeptLife next(kept);
-  CHECK(next.manager.num_adopted_blocks() == 4);
-  CHECK(next.manager.num_dropped_blocks() == 0);
-  CHECK(next.manager.num_reusable_blocks() == 4);
-  CHECK(next.manager.num_free_blocks() == 16);
+  CHECK(next.manager.pool().num_adopted() == 4);
+  CHECK(next.manager.pool().num_dropped() == 0);
+  CHECK(next.manager.pool().num_reusable() == 4);
+  CHECK(next.manager.pool().num_free() == 16);
   next.manager.check_integrity({});
   CHECK(next.find(text_of(1, 11)) == 8);
   CHECK(next.find(text_of(50, 9)) == 8);
@@ -105,15 +105,15 @@ TEST_CASE("kept blocks: a block whose bytes were damaged is dropped when it is n
   }
   kept.blocks()[text.block_tables[0][2] * kept.shape.block_bytes + 5] ^= std::byte{16};
   KeptLife next(kept);
-  CHECK(next.manager.num_adopted_blocks() == 4);
-  CHECK(next.manager.num_dropped_blocks() == 0);
+  CHECK(next.manager.pool().num_adopted() == 4);
+  CHECK(next.manager.pool().num_dropped() == 0);
   CHECK(next.find(text) == 8);
-  CHECK(next.manager.num_dropped_blocks() == 1);
+  CHECK(next.manager.pool().num_dropped() == 1);
   next.manager.check_integrity({});
   // The life after that does not meet it again.
   KeptLife third(kept);
   CHECK(third.find(text) == 8);
-  CHECK(third.manager.num_dropped_blocks() == 0);
+  CHECK(third.manager.pool().num_dropped() == 0);
 }
 
 TEST_CASE("kept blocks: blocks whose beginning was reused are not taken over") {
@@ -129,8 +129,8 @@ TEST_CASE("kept blocks: blocks whose beginning was reused are not taken over") {
     life.fill(other);
   }
   KeptLife next(kept);
-  CHECK(next.manager.num_adopted_blocks() == 2);
-  CHECK(next.manager.num_dropped_blocks() == 0);
+  CHECK(next.manager.pool().num_adopted() == 2);
+  CHECK(next.manager.pool().num_dropped() == 0);
   CHECK(find_next(kept, text_of(1, 16)) == 0);
   CHECK(find_next(kept, text_of(90, 9)) == 8);
 }
@@ -164,8 +164,8 @@ TEST_CASE("kept blocks: of ten thousand flipped bits none is believed") {
     uint64_t num_found = 0;
     for (const Sequence& text : texts) num_found += next.find(text);  // checks what it finds
     // A text that has lost a block is found in part.
-    CHECK((num_found == num_whole || next.manager.num_dropped_blocks() > 0));
-    num_dropped += next.manager.num_dropped_blocks();
+    CHECK((num_found == num_whole || next.manager.pool().num_dropped() > 0));
+    num_dropped += next.manager.pool().num_dropped();
     next.manager.check_integrity({});
   }
   CHECK(num_dropped > 1000);

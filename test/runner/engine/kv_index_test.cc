@@ -210,7 +210,7 @@ TEST_CASE("kv index: a death at any instruction of a block manager leaves nothin
       [&] {
         const KeptBlocks copy = kept;
         KeptLife next(copy);
-        CHECK(next.manager.num_dropped_blocks() == 0);
+        CHECK(next.manager.pool().num_dropped() == 0);
         next.manager.check_integrity({});
         for (const Sequence& text : texts) num_found += next.find(text);
       });

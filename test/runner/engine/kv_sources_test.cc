@@ -65,7 +65,7 @@ TEST_CASE("kv sources: of a text that comes from there, all but the last block i
     KeptLife life(own, {0}, &sources);
     Sequence text = coming(text_of(1, 21));
     CHECK(take_over(life, text) == 16);
-    CHECK(life.manager.num_adopted_blocks() == 4);
+    CHECK(life.manager.pool().num_adopted() == 4);
     while (text.num_cached_tokens < text.num_tokens()) life.compute(text, 2);
     CHECK(own.has_cached_rows(text));
     // It is now like any other: found by the next request, and by the next runner in the place.
@@ -106,7 +106,7 @@ TEST_CASE("kv sources: a text of another salt is not found") {
 }
 
 TEST_CASE("kv sources: texts whose hashes collide are told apart by salt and by what comes before them") {
-  const BlockManager::Hash of_ids_alone = [](std::optional<uint64_t>, std::span<const uint32_t> token_ids) {
+  const BlockPool::Hash of_ids_alone = [](std::optional<uint64_t>, std::span<const uint32_t> token_ids) {
     return hash_block(std::nullopt, token_ids);
   };
   const KeptBlocks cache(16);
@@ -144,7 +144,7 @@ TEST_CASE("kv sources: what is here already is not copied, and what follows it i
   life.manager.deallocate(here);
   Sequence text = coming(text_of(1, 30));
   CHECK(take_over(life, text) == 28);
-  CHECK(life.manager.num_adopted_blocks() == 5);
+  CHECK(life.manager.pool().num_adopted() == 5);
 }
 
 TEST_CASE("kv sources: each cache continues what those before it had") {
@@ -204,8 +204,8 @@ TEST_CASE("kv sources: a damaged block is not used, counted once, and what follo
   KeptLife life(own, {0}, &sources);
   Sequence text = coming(text_of(1, 18));
   CHECK(take_over(life, text) == 8);
-  CHECK(life.manager.num_adopted_blocks() == 2);
-  CHECK(life.manager.num_dropped_blocks() == 1);
+  CHECK(life.manager.pool().num_adopted() == 2);
+  CHECK(life.manager.pool().num_dropped() == 1);
   while (text.num_cached_tokens < text.num_tokens()) life.compute(text, 3);
   CHECK(own.has_cached_rows(text));
 }

@@ -23,7 +23,7 @@ constexpr uint32_t kMaxSeen = (kWindow - 1) / kBlock + 2;
 constexpr uint32_t kSource = 7;
 
 uint32_t num_held(const BlockManager& manager) {
-  return manager.num_blocks() - manager.num_free_blocks();
+  return manager.pool().num_blocks() - manager.pool().num_free();
 }
 
 KvSources source_of(const MemoryFile& file) {
@@ -50,7 +50,7 @@ uint32_t taken_from(const KvSources& sources, Sequence text, uint32_t num_blocks
 
 // Takes all blocks that are free, so that what they had is forgotten.
 void take_free(KeptLife& life, std::deque<Sequence>& others) {
-  while (life.manager.num_free_blocks() >= kGroups) {
+  while (life.manager.pool().num_free() >= kGroups) {
     others.push_back(text_of(10'000 + static_cast<uint32_t>(others.size()), 1));
     life.fill(others.back());
   }
@@ -65,8 +65,8 @@ TEST_CASE("groups: at every length of a text, those with a window hold no more t
   for (uint32_t num_tokens = 1; num_tokens <= 600; ++num_tokens) {
     text.num_scheduled_tokens = 1;
     blocks.advance(text);
-    CHECK(num_held(blocks) <= blocks.blocks_for(num_tokens) + 2 * kMaxSeen);
-    CHECK(num_held(blocks) <= blocks.num_required(num_tokens));
+    CHECK(num_held(blocks) <= blocks.windows().blocks_for(num_tokens) + 2 * kMaxSeen);
+    CHECK(num_held(blocks) <= blocks.windows().num_required(num_tokens));
     // The next row has position num_tokens.
     const uint32_t first_seen = num_tokens + 1 < kWindow ? 0 : num_tokens + 1 - kWindow;
     for (uint32_t i = first_seen / kBlock; i <= (num_tokens - 1) / kBlock; ++i)
@@ -122,7 +122,7 @@ TEST_CASE("groups: what windows have left is not needed to find a text, what the
   life.fill(text);
   // It holds 20 blocks of the first group, and the last ones of the others. Another text takes all others,
   // and so overwrites what the windows have left.
-  CHECK(life.manager.num_free_blocks() == 24);
+  CHECK(life.manager.pool().num_free() == 24);
   Sequence other = text_of(500, 32);
   life.fill(other);
   CHECK(other.num_cached_tokens == 32);
@@ -201,7 +201,7 @@ TEST_CASE("groups: whenever a runner dies, the next one finds all full blocks of
     }
     KeptLife next(kept, kMixed);
     next.manager.check_integrity({});
-    CHECK(next.manager.num_dropped_blocks() == 0);
+    CHECK(next.manager.pool().num_dropped() == 0);
     Sequence again = text_of(1, num_tokens + 1);
     REQUIRE(next.start(again));
     CHECK(again.num_cached_tokens == num_tokens / kBlock * kBlock);
@@ -239,7 +239,7 @@ TEST_CASE("groups: another runner copies the blocks of the first group, and of o
   text.kv_from = {kSource};
   REQUIRE(life.start(text));
   CHECK(life.manager.copy_from_sources(text) == 99);
-  CHECK(life.manager.num_adopted_blocks() <= 99 + 2 * kMaxSeen);
+  CHECK(life.manager.pool().num_adopted() <= 99 + 2 * kMaxSeen);
 }
 
 TEST_CASE("groups: a text that is here in part is copied from where it ends") {
@@ -315,7 +315,7 @@ TEST_CASE("groups: with fewer groups the blocks of the others are dropped") {
   const KeptBlocks cache = cache_of_tenants(kMixed);
   KeptLife life(cache, {0});
   life.manager.check_integrity({});
-  CHECK(life.manager.num_adopted_blocks() > 0);
+  CHECK(life.manager.pool().num_adopted() > 0);
   for (const Sequence& text : texts_of_tenants()) (void)life.find(text);
 }
 
@@ -341,7 +341,7 @@ TEST_CASE("groups: requests that do not fit together are preempted and computed 
       CHECK(sequence.token_ids[i] == next_token(sequence, i));
   }
   CHECK(scheduler.counts().num_preemptions > 0);
-  CHECK(scheduler.blocks().num_free_blocks() == scheduler.blocks().num_blocks());
+  CHECK(scheduler.blocks().pool().num_free() == scheduler.blocks().pool().num_blocks());
 }
 
 }  // namespace runnel

@@ -123,18 +123,19 @@ TEST_CASE("scheduler: a rejected draft frees its block, which is taken next") {
   for (uint32_t i = 0; i < 3; ++i) {
     sequence.token_ids.push_back(7);
     sequence.speculation.drew(true);
-    const uint32_t num_free = scheduler.blocks().num_free_blocks();
+    const uint32_t num_free = scheduler.blocks().pool().num_free();
     const Plan plan = scheduler.schedule();
     CHECK(plan.preempted.empty());
     REQUIRE(sequence.num_drafts > 0);
     const uint32_t num_tokens = sequence.num_tokens();
-    CHECK(sequence.block_tables[0].size() == scheduler.blocks().blocks_for(num_tokens + sequence.num_drafts));
+    CHECK(sequence.block_tables[0].size() ==
+          scheduler.blocks().windows().blocks_for(num_tokens + sequence.num_drafts));
     CHECK(sequence.block_tables[0].size() <= 4);
     sequence.drop_drafts();
     scheduler.advance(sequence);
     CHECK(sequence.num_tokens() == num_tokens);
-    CHECK(sequence.block_tables[0].size() == scheduler.blocks().blocks_for(num_tokens));
-    CHECK(num_free - scheduler.blocks().num_free_blocks() <= 1);
+    CHECK(sequence.block_tables[0].size() == scheduler.blocks().windows().blocks_for(num_tokens));
+    CHECK(num_free - scheduler.blocks().pool().num_free() <= 1);
     scheduler.check_integrity();
   }
 }
@@ -147,7 +148,7 @@ TEST_CASE("scheduler: rejected drafts evict at most one cached block") {
   scheduler.schedule();
   scheduler.advance(known);
   scheduler.finish(known);
-  CHECK(scheduler.blocks().num_reusable_blocks() == 6);
+  CHECK(scheduler.blocks().pool().num_reusable() == 6);
   Sequence sequence = sequence_of(2, std::vector<uint32_t>(6, 7), 100);
   scheduler.add(sequence);
   scheduler.schedule();
@@ -163,7 +164,7 @@ TEST_CASE("scheduler: rejected drafts evict at most one cached block") {
     sequence.drop_drafts();
     scheduler.advance(sequence);
   }
-  CHECK(scheduler.blocks().num_reusable_blocks() >= 5);
+  CHECK(scheduler.blocks().pool().num_reusable() >= 5);
 }
 
 TEST_CASE("scheduler: where no block is free there are no drafts, and nobody loses one to them") {

@@ -106,7 +106,7 @@ TEST_CASE("scheduler: ten thousand cancels, whenever they come, leave every bloc
   }
   for (Sequence& sequence : live) scheduler.finish(sequence);
   CHECK_FALSE(scheduler.has_work());
-  CHECK(scheduler.blocks().num_free_blocks() == 40);
+  CHECK(scheduler.blocks().pool().num_free() == 40);
 }
 
 TEST_CASE(
@@ -181,7 +181,7 @@ TEST_CASE(
       for (uint32_t i = sequence.num_prompt_tokens; i < sequence.num_tokens(); ++i)
         CHECK(sequence.token_ids[i] == next_token(sequence, i));
     }
-    CHECK(scheduler.blocks().num_free_blocks() == config.num_blocks);
+    CHECK(scheduler.blocks().pool().num_free() == config.num_blocks);
     longest_wait = std::max(longest_wait, turns.longest());
     total.num_preemptions += scheduler.counts().num_preemptions;
     total.num_mixed_steps += scheduler.counts().num_mixed_steps;

@@ -82,7 +82,7 @@ TEST_CASE("scheduler: a paused sequence keeps its blocks, and loses them before 
   while (scheduler.has_work()) step(scheduler);
   CHECK(first.num_generated() == 9);
   CHECK(second.num_generated() == 9);
-  CHECK(scheduler.blocks().num_free_blocks() == 4);
+  CHECK(scheduler.blocks().pool().num_free() == 4);
 }
 
 TEST_CASE("scheduler: a prompt paused between chunks and later prompts do not block each other") {
@@ -258,7 +258,7 @@ TEST_CASE("scheduler: a prompt in chunks gives its blocks to a running sequence,
   Sequence large = sequence_of(2, count_from(50, 16), 4);
   scheduler.add(large);
   step(scheduler);  // 8 tokens in 2 blocks, and 4 of 16 rows: all blocks are held
-  CHECK(scheduler.blocks().num_free_blocks() == 0);
+  CHECK(scheduler.blocks().pool().num_free() == 0);
   const Plan plan = scheduler.schedule();
   CHECK(request_ids(plan.preempted) == std::vector<uint32_t>{2});
   CHECK(request_ids(plan.sequences) == std::vector<uint32_t>{1});

@@ -48,7 +48,7 @@ class Replay {
       }
     }
     CHECK(ids_of(finished) == expected["finished"]);
-    CHECK(scheduler_.blocks().num_free_blocks() == expected["free"].get<uint32_t>());
+    CHECK(scheduler_.blocks().pool().num_free() == expected["free"].get<uint32_t>());
     scheduler_.check_integrity();
   }
 

@@ -178,7 +178,7 @@ TEST_CASE("scheduler: the sequence that has been paused longest loses its blocks
     scheduler.add(sequences.back());
   }
   step(scheduler);
-  CHECK(scheduler.blocks().num_free_blocks() == 0);
+  CHECK(scheduler.blocks().pool().num_free() == 0);
   // Pauses are not in the order of arrival.
   for (const size_t i : {2, 0, 1}) scheduler.pause(sequences[i]);
   const auto holds_blocks = [&](size_t i) { return sequences[i].holds_blocks(); };
