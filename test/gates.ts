@@ -75,17 +75,17 @@ function fuzz(name: string, target: string, units: string, fullLength: number, i
 export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
   const sanitized = `${build}/sanitize`;
   return [
+    testFile(
+      'test/e2e/kept-cache.test.ts',
+      { KEPT_KILLS: 50, SURVIVOR_KILLS: 12, KEPT_STREAMS: 16, KEPT_WORDS: 1300 },
+      { 'kills with kept caches': 100, 'kills of one of two runners': 24 },
+    ),
     testFile('test/e2e/cut-points.test.ts', { CUT_STRIDE: 1 }, { cuts: 1270 }),
     testFile(
       'test/e2e/many-runners.test.ts',
       // RUNNEL_TEST_RUNNER_KILLS=1000 of this file is run by hand: it takes ten minutes.
       { RUNNER_KILLS: 200 },
       { 'kills with two runners': 200 },
-    ),
-    testFile(
-      'test/e2e/kept-cache.test.ts',
-      { KEPT_KILLS: 50, SURVIVOR_KILLS: 12, KEPT_STREAMS: 16, KEPT_WORDS: 1300 },
-      { 'kills with kept caches': 100, 'kills of one of two runners': 24 },
     ),
     testFile('test/e2e/kills.test.ts', { KILLS: 50 }, { kills: 50 }),
     testFile('test/e2e/durable.test.ts', { GATEWAY_KILLS: 100 }, { 'kills of the gateway': 100 }),

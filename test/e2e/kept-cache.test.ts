@@ -1,5 +1,5 @@
 /**
- * The runner is killed under streams with long contexts, and its KV cache outlives it: no token differs, and hardly a
+ * The runner is killed under streams with short and long contexts, and its KV cache outlives it: no token differs, and hardly a
  * position is computed again, by the next runner or by another one that is there. `make check` has more kills, more streams and
  * longer contexts.
  */
@@ -7,51 +7,81 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway, type Health } from '../fixtures/gateway.ts';
-import { NativeStreamChecker } from '../fixtures/native-stream.ts';
+import { NativeStreamChecker, readNativeAnswer } from '../fixtures/native-stream.ts';
 import { until } from '../fixtures/within.ts';
 
 const KILLS = Number(process.env.RUNNEL_TEST_KEPT_KILLS ?? 2);
 const NUM_STREAMS = Number(process.env.RUNNEL_TEST_KEPT_STREAMS ?? 2);
 const NUM_WORDS = Number(process.env.RUNNEL_TEST_KEPT_WORDS ?? 100);
 const SURVIVOR_KILLS = Number(process.env.RUNNEL_TEST_SURVIVOR_KILLS ?? 2);
-const NUM_TOKENS = 20 + 12 * KILLS;
-/** Between two kills of one of two runners, statistics come, and so each stream goes on for a second or two. */
-const SURVIVED_TOKENS = 80 + 40 * SURVIVOR_KILLS;
+/** A word is three or four tokens. */
+const FEWEST_WORDS = 5;
+/** The streams are longer than any run and are stopped after the last kill. */
+const MAX_TOKENS = 2048;
 const BLOCK_TOKENS = 32;
 const START_MS = 60_000;
-/** A busy machine may take longer for the streams than requests have by default. */
 const ARGS = ['--backend', 'cpu', '--kv-cache-bytes', '2000000000', '--inference-timeout-sec', '3600'];
 
 const test = suite('kept cache');
 
-const promptOf = (stream: number): string =>
-  Array.from({ length: NUM_WORDS }, (_, word) => `${(word * 7919 + stream) % 1000}`).join(' ');
+const STREAMS = Array.from({ length: NUM_STREAMS }, (_, stream) => stream);
 
-/** The texts of all streams. onTokens gets the number of tokens that have come on all of them together, and on each. */
-async function texts(
+/** From FEWEST_WORDS words in the first stream to NUM_WORDS in the last one. */
+function promptOf(stream: number): string {
+  const share = stream / (NUM_STREAMS - 1);
+  const numWords = FEWEST_WORDS + Math.round((NUM_WORDS - FEWEST_WORDS) * share);
+  return Array.from({ length: numWords }, (_, word) => `${(word * 7919 + stream) % 1000}`).join(' ');
+}
+
+/** The number of tokens of all prompts together. */
+async function numPromptTokens(gateway: Gateway): Promise<number> {
+  const counts = STREAMS.map(async (stream) => {
+    const response = await gateway.post('/tokenize', { content: promptOf(stream), add_special: true });
+    return ((await response.json()) as { tokens: readonly number[] }).tokens.length;
+  });
+  return (await Promise.all(counts)).reduce((sum, count) => sum + count);
+}
+
+/** What has come on a stream. */
+interface Progress {
+  text: string;
+  numTokens: number;
+}
+
+async function start(args: readonly string[]): Promise<Gateway> {
+  const gateway = await (await Gateway.start(DEFAULT_MODEL, [...ARGS, ...args])).ready();
+  await gateway.healthWhere(areReady, 'All runners');
+  return gateway;
+}
+
+/** Opens the streams and has them disturbed, then stops them. Returns what has come on each. */
+async function disturbed(
   gateway: Gateway,
-  name: string,
-  onTokens: (numTokens: number, ofStreams: readonly number[]) => void = () => {},
-  length = NUM_TOKENS,
-): Promise<string[]> {
-  let numTokens = 0;
-  const ofStreams = new Array<number>(NUM_STREAMS).fill(0);
-  return Promise.all(
-    ofStreams.map(async (_, stream) => {
-      const onToken = (): void => {
-        numTokens += 1;
-        ofStreams[stream] = (ofStreams[stream] as number) + 1;
-        onTokens(numTokens, ofStreams);
-      };
-      const body = { prompt: promptOf(stream), max_tokens: length, min_tokens: length, seed: stream };
-      const response = await gateway.post('/execute', { job_id: `${name} ${stream}`, ...body });
-      const checker = new NativeStreamChecker(response, onToken);
-      for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) checker.push(chunk);
-      const { text, last } = checker.end();
-      assert.is(last.event, 'end');
-      return text;
-    }),
-  );
+  disturb: (streams: readonly Progress[]) => Promise<void>,
+): Promise<readonly Progress[]> {
+  const leave = new AbortController();
+  const streams = STREAMS.map((): Progress => ({ text: '', numTokens: 0 }));
+  const read = async (progress: Progress, seed: number): Promise<void> => {
+    const lengths = { max_tokens: MAX_TOKENS, min_tokens: MAX_TOKENS };
+    const body = { job_id: `killed ${seed}`, prompt: promptOf(seed), seed, ...lengths };
+    const response = await gateway.post('/execute', body, leave.signal);
+    assert.is(response.status, 200, response.ok ? '' : await response.clone().text());
+    const checker = new NativeStreamChecker(response, (text, index) =>
+      Object.assign(progress, { text, numTokens: index + 1 }),
+    );
+    for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) checker.push(chunk);
+    assert.unreachable(`the stream ends before it is stopped: ${JSON.stringify(checker.end().last)}`);
+  };
+  const all = Promise.all(streams.map(read));
+  try {
+    await Promise.race([all, disturb(streams)]);
+  } finally {
+    leave.abort();
+    await all.catch((error: Error) => {
+      if (error.name !== 'AbortError') throw error;
+    });
+  }
+  return streams;
 }
 
 async function metric(gateway: Gateway, name: string): Promise<number> {
@@ -61,67 +91,22 @@ async function metric(gateway: Gateway, name: string): Promise<number> {
   return Number(value);
 }
 
-/** Waits until the runner has reported all tokens that the gateway has counted. */
-async function settledPrefill(gateway: Gateway, least: number): Promise<number> {
-  await until(
-    START_MS,
-    'The counters',
-    async () => (await metric(gateway, 'runnel_prefill_tokens_total')) >= least,
-  );
-  return metric(gateway, 'runnel_prefill_tokens_total');
+/** Waits until each stream has had a token. */
+async function goOn(streams: readonly Progress[]): Promise<void> {
+  const before = streams.map(({ numTokens }) => numTokens);
+  const hasGoneOn = () => streams.every(({ numTokens }, stream) => numTokens > (before[stream] as number));
+  await until(START_MS, 'Tokens of each stream', hasGoneOn);
 }
 
-/** Kills the runner when so many tokens have come since the last death, so that each runner makes some. */
-function killer(gateway: Gateway, everyTokens: number) {
-  let kills = Promise.resolve();
-  let numKills = 0;
-  let numTokens = 0;
-  let due = everyTokens;
-  const kill = async (): Promise<void> => {
-    const { runner } = await gateway.healthWhere(({ status }) => status === 'healthy', 'A runner to kill');
-    process.kill(runner.pid as number, 'SIGKILL');
-    await gateway.healthWhere((health) => health.runner.pid !== runner.pid, 'The notice of the death');
-    due = numTokens + everyTokens;
-  };
-  return {
-    onTokens: (count: number): void => {
-      numTokens = count;
-      if (numKills === KILLS || numTokens < due) return;
-      due = Number.POSITIVE_INFINITY;
-      numKills += 1;
-      kills = kills.then(kill);
-    },
-    end: async (): Promise<number> => {
-      await kills;
-      return numKills;
-    },
-  };
-}
+const numComputed = (gateway: Gateway) => metric(gateway, 'runnel_prefill_tokens_total');
 
-for (const type of ['f16', 'q8_0'] as const) {
-  test(`with a cache of ${type}, no token differs and less than a block of each stream is computed again`, async () => {
-    const args = [...ARGS, '--kv-cache-type', type];
-    const gateway = await (await Gateway.start(DEFAULT_MODEL, args)).ready();
-    try {
-      const expected = await texts(gateway, 'undisturbed');
-      const before = await settledPrefill(gateway, NUM_STREAMS * NUM_WORDS);
-      const kills = killer(gateway, 4 * NUM_STREAMS);
-      assert.equal(await texts(gateway, 'killed', kills.onTokens), expected);
-      const numKills = await kills.end();
-      assert.is(numKills, KILLS);
-      const adopted = 'runnel_kv_blocks_adopted_total';
-      await until(START_MS, 'The adopted blocks', async () => (await metric(gateway, adopted)) > 0);
-      const numComputed = (await settledPrefill(gateway, 0)) - before;
-      // The second request of each stream, the canary of each runner, and the last block after each kill.
-      const most = NUM_STREAMS * BLOCK_TOKENS + numKills * (NUM_STREAMS * BLOCK_TOKENS + 1);
-      assert.ok(numComputed <= most, `${numComputed} positions were computed, more than ${most}`);
-      assert.is(await metric(gateway, 'runnel_kv_blocks_dropped_total'), 0);
-      assert.not.match(gateway.log, /kv_cache_dropped/);
-      console.log(`${numKills} kills with kept caches, ${numComputed} positions computed`);
-    } finally {
-      await gateway.stop();
-    }
-  });
+/** Waits until each stream has had a token, and until statistics have come since. */
+async function goOnReported(gateway: Gateway, streams: readonly Progress[]): Promise<void> {
+  await goOn(streams);
+  const generated = 'runnel_generated_tokens_total';
+  const reported = await metric(gateway, generated);
+  // A runner that has no stream may report the token of its canary.
+  await until(START_MS, 'Statistics', async () => (await metric(gateway, generated)) > reported + 1);
 }
 
 interface RunnerHealth {
@@ -130,80 +115,85 @@ interface RunnerHealth {
   readonly open_requests: number;
 }
 
-const runnersOf = (health: Health) =>
-  (health as Health & { readonly runners: readonly RunnerHealth[] }).runners;
-const areReady = (health: Health) => runnersOf(health).every(({ state }) => state === 'ready');
-
-/** Waits until each stream has had a token, and the statistics say what was computed until then. */
-async function goOn(gateway: Gateway, tokensOf: () => readonly number[]): Promise<void> {
-  const before = [...tokensOf()];
-  const hasGoneOn = async () => tokensOf().every((count, stream) => count > (before[stream] as number));
-  await until(START_MS, 'Tokens of each stream', hasGoneOn);
-  const generated = 'runnel_generated_tokens_total';
-  const reported = await metric(gateway, generated);
-  // A runner that has no stream may report the token of its canary.
-  await until(START_MS, 'Statistics', async () => (await metric(gateway, generated)) > reported + 1);
+function runnersOf(health: Health): readonly RunnerHealth[] {
+  const { runners, runner } = health as Health & { readonly runners?: readonly RunnerHealth[] };
+  return runners ?? [runner as Health['runner'] & RunnerHealth];
 }
+const areReady = (health: Health) => runnersOf(health).every(({ state }) => state === 'ready');
 
 /** Kills the runner that has the most streams. */
 async function killBusiest(gateway: Gateway): Promise<void> {
-  const runners = runnersOf(await gateway.healthWhere(areReady, 'Two runners'));
+  const runners = runnersOf(await gateway.healthWhere(areReady, 'All runners'));
   const { pid } = runners.reduce((most, each) => (each.open_requests > most.open_requests ? each : most));
   process.kill(pid, 'SIGKILL');
   const isGone = (health: Health) => runnersOf(health).every((each) => each.pid !== pid);
   await gateway.healthWhere(isGone, 'The notice of the death');
 }
 
+/**
+ * Kills runners under the streams, and checks that no kill costs more than a block of each stream. howOn: what is waited for
+ * before each kill.
+ */
+async function killed(args: readonly string[], numKills: number, howOn: typeof goOnReported) {
+  const gateway = await start(args);
+  try {
+    const numPrompts = await numPromptTokens(gateway);
+    let before = 0;
+    const streams = await disturbed(gateway, async (progress) => {
+      await goOn(progress);
+      await until(START_MS, 'The counters', async () => (await numComputed(gateway)) >= numPrompts);
+      before = await numComputed(gateway);
+      for (let kill = 0; kill < numKills; kill += 1) {
+        await howOn(gateway, progress);
+        await killBusiest(gateway);
+      }
+      await goOnReported(gateway, progress);
+    });
+    assert.is((await gateway.health()).runner.restarts, numKills);
+    const numAgain = (await numComputed(gateway)) - before;
+    // The canary of each next runner, and the last block of each stream.
+    const most = numKills * (NUM_STREAMS * BLOCK_TOKENS + 1);
+    assert.ok(numAgain <= most, `${numAgain} positions were computed again, more than ${most}`);
+    assert.ok((await metric(gateway, 'runnel_kv_blocks_adopted_total')) > 0);
+    assert.is(await metric(gateway, 'runnel_kv_blocks_dropped_total'), 0);
+    assert.not.match(gateway.log, /kv_cache_dropped/);
+    return { streams, numAgain };
+  } finally {
+    await gateway.stop();
+  }
+}
+
 for (const type of ['f16', 'q8_0'] as const) {
+  const args = ['--kv-cache-type', type];
+  let runs: (readonly Progress[])[] = [];
+
+  test(`with a cache of ${type}, less than a block of each stream is computed again`, async () => {
+    const { streams, numAgain } = await killed(args, KILLS, (_, progress) => goOn(progress));
+    runs = [streams];
+    console.log(`${KILLS} kills with kept caches, ${numAgain} positions computed again`);
+  });
+
   test(`with two runners and caches of ${type}, the survivor reads what the dead one has computed`, async () => {
-    const args = [...ARGS, '--kv-cache-type', type, '--runners', '2'];
-    const start = async () => {
-      const gateway = await (await Gateway.start(DEFAULT_MODEL, args)).ready();
-      await gateway.healthWhere(areReady, 'Two runners');
-      return gateway;
+    // A survivor has not computed these positions; each second it reports what it has.
+    const { streams, numAgain } = await killed([...args, '--runners', '2'], SURVIVOR_KILLS, goOnReported);
+    runs.push(streams);
+    console.log(`${SURVIVOR_KILLS} kills of one of two runners, ${numAgain} positions computed again`);
+  });
+
+  test(`with a cache of ${type}, the tokens of the killed streams are those of undisturbed ones`, async () => {
+    assert.is(runs.length, 2, 'the runs with kills have ended well');
+    const gateway = await start(args);
+    const undisturbed = async (stream: number): Promise<void> => {
+      const killedOnes = runs.map((streams) => streams[stream] as Progress);
+      const length = Math.max(...killedOnes.map(({ numTokens }) => numTokens));
+      const lengths = { max_tokens: length, min_tokens: length };
+      const body = { job_id: `undisturbed ${stream}`, prompt: promptOf(stream), seed: stream, ...lengths };
+      const { text } = await readNativeAnswer(await gateway.post('/execute', body));
+      for (const { text: killedText } of killedOnes)
+        assert.is(text.slice(0, killedText.length), killedText, `stream ${stream}`);
     };
-    const undisturbed = await start();
-    let expected: string[];
-    let numPrompt: number;
     try {
-      expected = await texts(undisturbed, 'undisturbed', () => {}, SURVIVED_TOKENS);
-      await until(
-        START_MS,
-        'The counters',
-        async () =>
-          (await metric(undisturbed, 'runnel_generated_tokens_total')) >= NUM_STREAMS * SURVIVED_TOKENS,
-      );
-      numPrompt = await metric(undisturbed, 'runnel_prefill_tokens_total');
-    } finally {
-      await undisturbed.stop();
-    }
-    const gateway = await start();
-    try {
-      let counts: readonly number[] = [];
-      let kills: Promise<void> | undefined;
-      const killAll = async () => {
-        await settledPrefill(gateway, numPrompt);
-        for (let kill = 0; kill < SURVIVOR_KILLS; kill += 1) {
-          await goOn(gateway, () => counts);
-          await killBusiest(gateway);
-        }
-        await goOn(gateway, () => counts);
-      };
-      const onTokens = (_: number, ofStreams: readonly number[]) => {
-        counts = ofStreams;
-        if (ofStreams.every((count) => count > 0)) kills ??= killAll();
-      };
-      assert.equal(await texts(gateway, 'killed', onTokens, SURVIVED_TOKENS), expected);
-      await kills;
-      assert.is((await gateway.health()).runner.restarts, SURVIVOR_KILLS, 'all kills came under the streams');
-      const numComputed = (await settledPrefill(gateway, numPrompt)) - numPrompt;
-      // The canary of each next runner, and the last block of each stream.
-      const most = SURVIVOR_KILLS * (NUM_STREAMS * BLOCK_TOKENS + 1);
-      assert.ok(numComputed <= most, `${numComputed} positions were computed, more than ${most}`);
-      assert.ok((await metric(gateway, 'runnel_kv_blocks_adopted_total')) > 0);
-      assert.is(await metric(gateway, 'runnel_kv_blocks_dropped_total'), 0);
-      assert.not.match(gateway.log, /kv_cache_dropped/);
-      console.log(`${SURVIVOR_KILLS} kills of one of two runners, ${numComputed} positions computed`);
+      await Promise.all(STREAMS.map(undisturbed));
     } finally {
       await gateway.stop();
     }
