@@ -19,7 +19,8 @@ const FEWEST_WORDS = 5;
 /** The streams are longer than any run and are stopped after the last kill. */
 const MAX_TOKENS = 2048;
 const BLOCK_TOKENS = 32;
-const START_MS = 60_000;
+/** For the first tokens all prompts are computed. */
+const PATIENCE_MS = 250_000;
 const ARGS = ['--backend', 'cpu', '--kv-cache-bytes', '2000000000', '--inference-timeout-sec', '3600'];
 
 const test = suite('kept cache');
@@ -95,7 +96,7 @@ async function metric(gateway: Gateway, name: string): Promise<number> {
 async function goOn(streams: readonly Progress[]): Promise<void> {
   const before = streams.map(({ numTokens }) => numTokens);
   const hasGoneOn = () => streams.every(({ numTokens }, stream) => numTokens > (before[stream] as number));
-  await until(START_MS, 'Tokens of each stream', hasGoneOn);
+  await until(PATIENCE_MS, 'Tokens of each stream', hasGoneOn);
 }
 
 const numComputed = (gateway: Gateway) => metric(gateway, 'runnel_prefill_tokens_total');
@@ -106,7 +107,7 @@ async function goOnReported(gateway: Gateway, streams: readonly Progress[]): Pro
   const generated = 'runnel_generated_tokens_total';
   const reported = await metric(gateway, generated);
   // A runner that has no stream may report the token of its canary.
-  await until(START_MS, 'Statistics', async () => (await metric(gateway, generated)) > reported + 1);
+  await until(PATIENCE_MS, 'Statistics', async () => (await metric(gateway, generated)) > reported + 1);
 }
 
 interface RunnerHealth {
@@ -141,7 +142,7 @@ async function killed(args: readonly string[], numKills: number, howOn: typeof g
     let before = 0;
     const streams = await disturbed(gateway, async (progress) => {
       await goOn(progress);
-      await until(START_MS, 'The counters', async () => (await numComputed(gateway)) >= numPrompts);
+      await until(PATIENCE_MS, 'The counters', async () => (await numComputed(gateway)) >= numPrompts);
       before = await numComputed(gateway);
       for (let kill = 0; kill < numKills; kill += 1) {
         await howOn(gateway, progress);
