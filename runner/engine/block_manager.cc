@@ -49,14 +49,11 @@ void BlockManager::allocate(Sequence& sequence, uint32_t num_cached_blocks) {
     grow(sequence.block_tables[group], table_size(group, sequence, sequence.num_cached_tokens));
 }
 
-uint32_t BlockManager::copy_from_sources(Sequence& sequence) {
+uint32_t BlockManager::copy_from_sources(Sequence& sequence, KvLook& look) {
   uint32_t num_copied = 0;
   for (const uint32_t descriptor : sequence.kv_from) {
-    if (sources_ == nullptr ||
-        sequence.num_cached_tokens / windows_.block_size() >= max_cached_blocks(sequence))
-      break;
-    if (const auto source = sources_->look_into(descriptor, pool_.index_shape()))
-      num_copied += copy_from(*source, sequence);
+    if (sequence.num_cached_tokens / windows_.block_size() >= max_cached_blocks(sequence)) break;
+    if (const KvSource* source = look.at(descriptor)) num_copied += copy_from(*source, sequence);
   }
   return num_copied;
 }

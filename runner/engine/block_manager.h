@@ -48,7 +48,9 @@ class BlockManager {
 
   // Copies what follows the cached tokens of an allocated sequence from the caches that it names, as far as
   // it is there. Returns how many blocks of tokens. The last one is never among them.
-  uint32_t copy_from_sources(Sequence& sequence);
+  uint32_t copy_from_sources(Sequence& sequence, KvLook& look);
+  // At what the other caches have now.
+  KvLook look() const { return sources_ == nullptr ? KvLook() : KvLook(*sources_, pool_.index_shape()); }
 
   // num_places: number of tokens after the cached ones that have a place in each group. extend: takes free
   // blocks for more tokens, as many as the sequence may have at once.

@@ -152,6 +152,10 @@ bool KvIndexView::is_empty(uint32_t id) const {
   return load(entry_of(id)) == 0;
 }
 
+uint64_t KvIndexView::unchecked_hash(uint32_t id) const {
+  return load(entry_of(id) + offsetof(Entry, hash));
+}
+
 bool KvIndexView::is_intact(std::span<const std::byte> bytes, uint64_t checksum) {
   return XXH3_64bits(bytes.data(), bytes.size()) == checksum;
 }

@@ -78,6 +78,8 @@ class KvIndexView {
   std::optional<KvContent> read(uint32_t id) const;
   // Whether nothing was published for the block, or it was invalidated.
   bool is_empty(uint32_t id) const;
+  // The hash that stands in the entry. Only read tells whether the entry is whole.
+  uint64_t unchecked_hash(uint32_t id) const;
   // Whether these bytes have the checksum of a published block.
   static bool is_intact(std::span<const std::byte> bytes, uint64_t checksum);
   // When the block was held last, as set_used says.

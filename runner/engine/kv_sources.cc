@@ -26,7 +26,7 @@ std::optional<KvSource> KvSource::look_into(const MemoryFile& memory, KvIndexSha
 KvSource::KvSource(Memory index, Memory blocks, const KvIndexShape& shape)
     : index_(std::move(index)), blocks_(std::move(blocks)), view_(index_.span(), blocks_.span(), shape) {
   for (uint32_t id = 0; id < shape.num_blocks; ++id)
-    if (const auto content = view_.read(id)) ids_.emplace(content->hash, id);
+    if (!view_.is_empty(id)) ids_.emplace(view_.unchecked_hash(id), id);
 }
 
 template <typename IsRight>
@@ -66,6 +66,13 @@ KvSource::Copy KvSource::copy(const Found& found, std::span<std::byte> to) const
 std::optional<KvSource> KvSources::look_into(uint32_t descriptor, const KvIndexShape& shape) const {
   const auto found = memories_.find(descriptor);
   return found == memories_.end() ? std::nullopt : KvSource::look_into(found->second, shape);
+}
+
+const KvSource* KvLook::at(uint32_t descriptor) {
+  if (sources_ == nullptr) return nullptr;
+  const auto [place, is_new] = seen_.try_emplace(descriptor);
+  if (is_new) place->second = sources_->look_into(descriptor, *shape_);
+  return place->second ? &*place->second : nullptr;
 }
 
 }  // namespace runnel

@@ -51,7 +51,7 @@ class KvSource {
   Memory index_;
   Memory blocks_;
   KvIndexView view_;
-  std::unordered_multimap<uint64_t, uint32_t> ids_;  // by hash
+  std::unordered_multimap<uint64_t, uint32_t> ids_;  // by hash, also of entries that are not whole
 };
 
 // Those that the process was given.
@@ -68,6 +68,23 @@ class KvSources {
 
  private:
   std::map<uint32_t, MemoryFile> memories_;
+};
+
+// The caches of other runners at one time. Each is looked into when it is first asked for, which reads all of
+// its index, so that sequences which come together share a look.
+class KvLook {
+ public:
+  KvLook() = default;  // there are no others
+  // Both must outlive the look.
+  KvLook(const KvSources& sources, const KvIndexShape& shape) : sources_(&sources), shape_(&shape) {}
+
+  // Null where KvSources::look_into gives nothing.
+  const KvSource* at(uint32_t descriptor);
+
+ private:
+  const KvSources* sources_ = nullptr;
+  const KvIndexShape* shape_ = nullptr;
+  std::map<uint32_t, std::optional<KvSource>> seen_;
 };
 
 }  // namespace runnel

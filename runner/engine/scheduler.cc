@@ -44,6 +44,7 @@ void Scheduler::schedule_prefill(Plan& plan) {
   uint32_t num_left = config_.max_num_batched_tokens - plan.num_decoding;
   uint64_t work_left = prompt_work(plan.num_decoding);
   uint32_t num_copied = 0;
+  KvLook look = blocks_.look();
   while (!waiting_.empty() && plan.sequences.size() < config_.max_num_seqs && num_left > 0 && work_left > 0) {
     Sequence& sequence = *waiting_.front();
     if (num_copied >= kCopiedTokens && !sequence.kv_from.empty()) break;
@@ -64,7 +65,7 @@ void Scheduler::schedule_prefill(Plan& plan) {
     if (is_cut && !plan.sequences.empty() && !config_.mixed_batches) break;
     if (is_new) {
       blocks_.allocate(sequence, num_cached / config_.block_size);
-      num_copied += blocks_.copy_from_sources(sequence) * config_.block_size;
+      num_copied += blocks_.copy_from_sources(sequence, look) * config_.block_size;
       num_cached = sequence.num_cached_tokens;
       counts_.num_cached_tokens += num_cached;
     }

@@ -34,7 +34,8 @@ Sequence coming(Sequence text, std::vector<uint32_t> from = {kDescriptor}) {
 uint32_t take_over(KeptLife& life, Sequence& text) {
   if (!life.start(text)) return 0;
   const uint32_t num_before = text.num_cached_tokens;
-  const uint32_t num_copied = life.manager.copy_from_sources(text);
+  KvLook look = life.manager.look();
+  const uint32_t num_copied = life.manager.copy_from_sources(text, look);
   RUNNEL_CHECK(text.num_cached_tokens == num_before + num_copied * kKeptBlockSize);
   RUNNEL_CHECK(life.kept.has_cached_rows(text));
   life.manager.check_integrity(std::vector<const Sequence*>{&text});
@@ -85,6 +86,35 @@ TEST_CASE(
   Sequence scored = coming(text_of(1, 18));
   scored.prompt_logprobs = 1;
   CHECK(taken_over(sources, scored) == 0);
+}
+
+TEST_CASE("kv sources: sequences that come together share a look at a cache") {
+  const KeptBlocks cache(16);
+  {
+    KeptLife life(cache);
+    for (const uint32_t first : {1u, 50u}) {
+      Sequence text = text_of(first, 9);
+      life.fill(text);
+    }
+  }
+  const MemoryFile file = file_with(cache);
+  KvSources sources = sources_with(file);
+  const KeptBlocks own(16);
+  KeptLife life(own, {0}, &sources);
+  KvLook look = life.manager.look();
+  const auto num_copied = [&](uint32_t first) {
+    Sequence text = coming(text_of(first, 9));
+    REQUIRE(life.start(text));
+    const uint32_t num_blocks = life.manager.copy_from_sources(text, look);
+    RUNNEL_CHECK(own.has_cached_rows(text));
+    life.manager.deallocate(text);
+    return num_blocks;
+  };
+  CHECK(num_copied(1) == 2);
+  sources.release(kDescriptor);
+  CHECK(num_copied(50) == 2);
+  look = life.manager.look();
+  CHECK(look.at(kDescriptor) == nullptr);
 }
 
 TEST_CASE("kv sources: a text of another salt is not found") {
@@ -312,7 +342,8 @@ TEST_CASE("kv sources: mutated indexes crash no runner, and give no tenant anoth
     for (Sequence text : texts_of_tenants()) {
       text.kv_from = {kDescriptor};
       if (!life.start(text)) continue;
-      life.manager.copy_from_sources(text);
+      KvLook look = life.manager.look();
+      life.manager.copy_from_sources(text, look);
       REQUIRE(own.has_rows_of_salt(text));
       num_found += text.num_cached_tokens;
       life.compute(text, text.num_tokens());

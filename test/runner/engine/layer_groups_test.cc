@@ -38,7 +38,8 @@ uint32_t taken_from(const KvSources& sources, Sequence text, uint32_t num_blocks
   KeptLife life(own, kMixed, &sources);
   text.kv_from = {kSource};
   REQUIRE(life.start(text));
-  life.manager.copy_from_sources(text);
+  KvLook look = life.manager.look();
+  life.manager.copy_from_sources(text, look);
   RUNNEL_CHECK(own.has_cached_rows(text));
   life.manager.check_integrity(std::vector<const Sequence*>{&text});
   const uint32_t num_taken = text.num_cached_tokens;
@@ -238,7 +239,8 @@ TEST_CASE("groups: another runner copies the blocks of the first group, and of o
   Sequence text = text_of(1, 400);
   text.kv_from = {kSource};
   REQUIRE(life.start(text));
-  CHECK(life.manager.copy_from_sources(text) == 99);
+  KvLook look = life.manager.look();
+  CHECK(life.manager.copy_from_sources(text, look) == 99);
   CHECK(life.manager.pool().num_adopted() <= 99 + 2 * kMaxSeen);
 }
 
@@ -257,7 +259,8 @@ TEST_CASE("groups: a text that is here in part is copied from where it ends") {
     text.kv_from = {kSource};
     REQUIRE(life.start(text));
     CHECK(text.num_cached_tokens == num_here / kBlock * kBlock);
-    life.manager.copy_from_sources(text);
+    KvLook look = life.manager.look();
+    life.manager.copy_from_sources(text, look);
     CHECK(text.num_cached_tokens == 100);
     CHECK(own.has_cached_rows(text));
     life.manager.check_integrity(std::vector<const Sequence*>{&here, &text});
