@@ -40,7 +40,8 @@ const NUM_LANES = NUM_PROCESSORS + 1;
 /** The emulated device looks for races on its memory too, which takes half as long again. Whole runners do not. */
 const RACES = { RUNNEL_EMULATOR_RACES: '1' };
 /** Tests of the emulator that run the operations of others many times. With sanitizers they take ten times as long. */
-const WHOLE_MODELS = '*golden_models_test*,*costs_test*,*device_share_test*';
+const WHOLE_MODELS =
+  '*/cuda-runner/model_test*,*golden_models_test*,*checkpoint_test*,*costs_test*,*device_share_test*';
 
 const { values, positionals } = parseArgs({
   options: {

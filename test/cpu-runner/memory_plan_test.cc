@@ -94,6 +94,8 @@ TEST_CASE("memory plan: weights and cache are what the loaded model holds, byte 
   }
 }
 
+// What a process with sanitizers takes says nothing.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_CASE("memory plan: loading and computing take the planned memory, within a twentieth") {
   struct Case {
     uint32_t context;
@@ -138,12 +140,11 @@ TEST_CASE("memory plan: loading and computing take the planned memory, within a 
     const double expected = static_cast<double>(plan->needed() - plan->requests);
     CAPTURE(taken);
     CAPTURE(expected);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     CHECK(taken < 1.05 * expected);
     CHECK(taken > 0.95 * expected - 16 * 40000 * sizeof(float));  // 16 rows of logits are not computed
-#endif
   }
 }
+#endif
 
 TEST_CASE("memory plan: a cache grows with sequences and their length, a step with its rows and threads") {
   EngineFlags flags = flags_of(tiny_path("q8_0"));

@@ -28,10 +28,12 @@ const test = suite('kept cache');
 
 const STREAMS = Array.from({ length: NUM_STREAMS }, (_, stream) => stream);
 
-/** From FEWEST_WORDS words in the first stream to NUM_WORDS in the last one. */
+/**
+ * From FEWEST_WORDS words in the first stream to NUM_WORDS in the last one. Each is longer than the one before by the same
+ * factor, so that prompts of every size are there and all together are soon computed.
+ */
 function promptOf(stream: number): string {
-  const share = stream / (NUM_STREAMS - 1);
-  const numWords = FEWEST_WORDS + Math.round((NUM_WORDS - FEWEST_WORDS) * share);
+  const numWords = Math.round(FEWEST_WORDS * (NUM_WORDS / FEWEST_WORDS) ** (stream / (NUM_STREAMS - 1)));
   return Array.from({ length: numWords }, (_, word) => `${(word * 7919 + stream) % 1000}`).join(' ');
 }
 

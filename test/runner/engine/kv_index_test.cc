@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstring>
 #include <random>
 
 #include "runner/engine/kv_mapping.h"
@@ -58,7 +59,7 @@ std::optional<uint64_t> at_each_change(const KeptBlocks& kept, const Fn& fn, con
     if (ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr) != 0) FAIL("the process cannot be stepped");
     waitpid(child, &status, 0);
     if (!WIFSTOPPED(status)) break;
-    if (std::ranges::equal(before, kept.bytes())) continue;
+    if (std::memcmp(before.data(), kept.bytes().data(), before.size()) == 0) continue;
     before.assign(kept.bytes().begin(), kept.bytes().end());
     ++num_changes;
     look();
