@@ -16,6 +16,7 @@
 #include "cpu-runner/kernels/kernels.h"
 #include "cpu-runner/matrix/activation.h"
 #include "cpu-runner/matrix/expert_rows.h"
+#include "cpu-runner/matrix/gather.h"
 #include "cpu-runner/matrix/matrix.h"
 #include "cpu-runner/matrix/product.h"
 #include "cpu-runner/matrix/weight_arena.h"
@@ -23,6 +24,9 @@
 #include "cpu-runner/thread_pool.h"
 #include "runner/check.h"
 #include "runner/formats/in_quotes.h"
+#include "runner/ranks/cut_rows.h"
+#include "runner/ranks/rank_group.h"
+#include "runner/ranks/shard_plan.h"
 
 namespace runnel {
 namespace {
@@ -36,8 +40,9 @@ class CpuBackend final : public Backend {
       : threads_(std::move(threads)),
         kernels_(kernels),
         executor_{kernels_, *threads_, options.activations},
-        device_(executor_),
+        device_(executor_, options.ranks == nullptr ? 1 : options.ranks->num_ranks()),
         kv_type_(options.kv_type),
+        ranks_(options.ranks),
         weights_file_(options.weights_file),
         arena_(weights_file_ == nullptr ? WeightArena() : WeightArena(*weights_file_, *threads_)) {}
 
@@ -53,13 +58,14 @@ class CpuBackend final : public Backend {
   Result<StepMemory> step_memory(const DecoderSpec& spec, const StepLimits& limits,
                                  const KvShape& shape) const override;
 
+  Result<void> share(const DecoderSpec& spec) override;
   Result<void> expect_weights(uint64_t bytes, const std::string& identity) override {
-    return arena_.expect(bytes, identity);
+    return arena_.expect(bytes / num_ranks(), identity);
   }
   bool needs_values() const override { return !arena_.is_filled(); }
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
   Result<WeightHandle> load_vector(const std::string&, std::span<const float> values) override {
-    return add_weight(Vector(values.begin(), values.end()));
+    return add_weight(cut_values(values, own_rows()));
   }
   Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override;
   Result<void> allocate_kv(const KvShape& shape) override;
@@ -78,14 +84,30 @@ class CpuBackend final : public Backend {
   std::vector<float> read_rows(Flow flow, uint32_t num_rows) override;
   std::vector<float> read_kv(const LayerSpec& layer, const BatchSequence& sequence,
                              uint32_t num_positions) override {
-    CHECK(has_cache_);
+    CHECK(has_cache_ && ranks_ == nullptr);
     return cache_.read(layer.kv.layer, sequence.block_tables[layer.kv.group], num_positions);
   }
 
  private:
+  static Result<void> check_boards(const DecoderWidths& widths, const StepLimits& limits,
+                                   uint32_t vocab_size);
   WeightHandle add_weight(std::variant<StackedMatrix, Vector> weight) {
     weights_.push_back(std::move(weight));
     return {static_cast<int32_t>(weights_.size()) - 1};
+  }
+  uint32_t num_ranks() const { return ranks_ == nullptr ? 1 : ranks_->num_ranks(); }
+  // The rows of the next weight that this rank has; none: all.
+  std::vector<RowRange> own_rows() const {
+    if (ranks_ == nullptr) return {};
+    return plan_.rows_of({static_cast<int32_t>(weights_.size())}, ranks_->rank());
+  }
+  // The columns of a dimension of this width that this rank computes.
+  RowRange own_columns(RowRange Shard::*dimension, uint32_t width) const {
+    return ranks_ == nullptr ? RowRange{0, width} : own_.*dimension;
+  }
+  // Attention of the heads that this rank has.
+  AttentionShape own_heads(const AttentionShape& shape) const {
+    return ranks_ == nullptr ? shape : own_.own(shape);
   }
   const std::variant<StackedMatrix, Vector>& weight(WeightHandle handle) const {
     CHECK(handle.index >= 0 && static_cast<size_t>(handle.index) < weights_.size());
@@ -135,14 +157,20 @@ class CpuBackend final : public Backend {
   void norm_rows(uint32_t num_rows, const NormSpec& norm) {
     for_each_row(num_rows, [&](uint32_t row) { norm_row(hidden_.row(row), norm, normed_, row); });
   }
-  // Calls fn(row) for rows below num_rows, a few rows to a chunk.
+  // Calls fn(row) for rows below num_rows.
   template <typename Fn>
   void for_each_row(uint32_t num_rows, const Fn& fn) {
-    constexpr uint32_t kRowsPerChunk = 4;
-    threads_->parallel_for((num_rows + kRowsPerChunk - 1) / kRowsPerChunk, [&](uint32_t chunk) {
-      const uint32_t end = std::min((chunk + 1) * kRowsPerChunk, num_rows);
-      for (uint32_t row = chunk * kRowsPerChunk; row < end; ++row) fn(row);
-    });
+    for_each_of(*threads_, num_rows, fn);
+  }
+  // With several ranks, gives all of them the columns of each. dimension: what is divided among them, in
+  // columns of width. own has this rank's columns of activation alone, or is activation.
+  void gather(const Activation& own, RowRange Shard::*dimension, uint32_t width, uint32_t num_rows,
+              Activation& activation) {
+    if (ranks_ == nullptr) return;
+    const std::vector<RowRange> shares = plan_.columns_of(dimension, width);
+    const bool is_part = &own != &activation;
+    const float* columns = own.row(0) + (is_part ? 0 : shares[ranks_->rank()].first);
+    gather_columns(executor_, *ranks_, shares, {columns, own.stride()}, num_rows, is_part, activation);
   }
 
   const std::unique_ptr<ThreadPool> threads_;
@@ -151,6 +179,9 @@ class CpuBackend final : public Backend {
   CpuDevice device_;
   const KvType kv_type_;
 
+  const std::shared_ptr<RankGroup> ranks_;  // null: this process computes all
+  ShardPlan plan_;                          // set by share
+  Shard own_{};
   const std::shared_ptr<MemoryFile> weights_file_;
   WeightArena arena_;
   std::vector<std::variant<StackedMatrix, Vector>> weights_;
@@ -161,7 +192,10 @@ class CpuBackend final : public Backend {
   Activation attended_;
   Activation gated_;
   Activation projected_;  // results of products that a norm follows
-  ExpertRows experts_;    // for models with experts
+  // With several ranks, the columns of attended_ and gated_ that this rank computes.
+  Activation own_attended_;
+  Activation own_gated_;
+  ExpertRows experts_;  // for models with experts
   KvCache cache_;
   AttentionWorkspace attention_;
   bool has_cache_ = false;
@@ -202,18 +236,44 @@ Result<StepMemory> CpuBackend::step_memory(const DecoderSpec& spec, const StepLi
   memory.attention = AttentionWorkspace::bytes(shape, threads_->num_threads(), limits.max_rows);
   memory.logits = Activation::bytes(limits.max_head_rows, widths->hidden) +
                   DrawnRows::bytes(*threads_, limits.max_head_rows, spec.head.vocab_size);
+  // Every rank has the rows of all, and two boards hold them once more.
+  memory.rows *= num_ranks() == 1 ? 1 : num_ranks() + 1;
   return memory;
+}
+
+// The largest exchange of a step.
+Result<void> CpuBackend::check_boards(const DecoderWidths& widths, const StepLimits& limits,
+                                      uint32_t vocab_size) {
+  const uint64_t num_uses = std::max(1u, widths.experts.num_used);
+  const uint64_t floats =
+      std::max({uint64_t{limits.max_rows} * widths.hidden, uint64_t{limits.max_rows} * widths.attended,
+                limits.max_rows * num_uses * widths.gated, uint64_t{limits.max_head_rows} * vocab_size});
+  if (floats <= RankGroup::kMaxBoardFloats) return {};
+  return Error{ExitCode::kUsage,
+               "--max-num-batched-tokens is " + std::to_string(limits.max_rows) +
+                   ", and ranks exchange at most " + std::to_string(RankGroup::kMaxBoardFloats) +
+                   " numbers at once; a step of this model has " + std::to_string(floats) + "."};
 }
 
 Result<WeightHandle> CpuBackend::load_matrix(std::span<const TensorView> stacked) {
   if (const Result<uint64_t> bytes = matrix_bytes(stacked); !bytes) return bytes.error();
   StackedMatrix weight;
-  for (const TensorView& tensor : stacked) {
+  const CutMatrices own = cut_rows(stacked, own_rows());
+  for (const TensorView& tensor : own.parts) {
     Result<TiledMatrix> part = TiledMatrix::from_tensor(tensor, arena_, *threads_);
     if (!part) return part.error();
     weight.parts.push_back(*std::move(part));
   }
   return add_weight(std::move(weight));
+}
+
+Result<void> CpuBackend::share(const DecoderSpec& spec) {
+  if (ranks_ == nullptr) return {};
+  Result<ShardPlan> plan = ShardPlan::make(spec, num_ranks());
+  if (!plan) return plan.error();
+  plan_ = *std::move(plan);
+  own_ = plan_[ranks_->rank()];
+  return {};
 }
 
 Result<void> CpuBackend::prepare(const DecoderSpec& spec, const StepLimits& limits) {
@@ -223,11 +283,18 @@ Result<void> CpuBackend::prepare(const DecoderSpec& spec, const StepLimits& limi
   if (!widths) return widths.error();
   hidden_ = Activation(limits.max_rows, widths->hidden);
   normed_ = Activation(limits.max_rows, widths->hidden);
-  qkv_ = Activation(limits.max_rows, widths->qkv);
+  const AttentionShape heads = own_heads(spec.layers.front().attention);
+  qkv_ = Activation(limits.max_rows, (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim);
   attended_ = Activation(limits.max_rows, widths->attended);
   if (widths->has_output_norm) projected_ = Activation(limits.max_rows, widths->hidden);
+  if (ranks_ != nullptr) {
+    own_attended_ = Activation(limits.max_rows, heads.num_heads * heads.head_dim);
+    own_gated_ = Activation(limits.max_rows, own_.gated.count);
+    if (const auto checked = check_boards(*widths, limits, spec.head.vocab_size); !checked) return checked;
+  }
   if (widths->experts.num_experts > 0)
-    experts_ = ExpertRows(limits.max_rows, *widths);
+    experts_ = ExpertRows(limits.max_rows, *widths, own_columns(&Shard::hidden, widths->hidden).count,
+                          own_columns(&Shard::gated, widths->gated).count);
   else
     gated_ = Activation(limits.max_rows, widths->gated);
   spec_ = &spec;
@@ -238,10 +305,17 @@ Result<void> CpuBackend::prepare(const DecoderSpec& spec, const StepLimits& limi
 }
 
 Result<void> CpuBackend::allocate_kv(const KvShape& shape) {
-  Result<KvCache> cache = KvCache::allocate(shape, kv_type_);
+  Result<KvCache> cache =
+      KvCache::allocate(shape, kv_type_, own_columns(&Shard::kv_heads, shape.num_kv_heads).first,
+                        /*has_all_heads=*/ranks_ == nullptr);
   if (!cache) return cache.error();
+  KvShape of_rank = shape;
+  if (ranks_ != nullptr) {
+    of_rank.num_heads = own_.heads.count;
+    of_rank.num_kv_heads = own_.kv_heads.count;
+  }
   Result<AttentionWorkspace> workspace =
-      AttentionWorkspace::allocate(shape, threads_->num_threads(), attended_.max_rows());
+      AttentionWorkspace::allocate(of_rank, threads_->num_threads(), attended_.max_rows());
   if (!workspace) return workspace.error();
   cache_ = *std::move(cache);
   attention_ = *std::move(workspace);
@@ -263,9 +337,15 @@ void CpuBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
   CHECK(batch.num_rows() <= hidden_.max_rows());
   const TiledMatrix* positions = embedding.positions ? &matrix(embedding.positions).parts[0] : nullptr;
   CHECK(positions == nullptr || positions->columns() == hidden_.width());
+  const RowRange own = own_columns(&Shard::vocab, table.rows());
+  // A rank has the rows of its part of the vocabulary.
+  float* const board = ranks_ == nullptr ? nullptr : ranks_->board();
   for_each_row(batch.num_rows(), [&](uint32_t row) {
-    const std::span<float> out(hidden_.row(row), hidden_.width());
-    table.parts[0].copy_row(batch.token_ids[row], out);
+    const uint32_t id = batch.token_ids[row] - own.first;
+    if (id >= own.count) return;
+    const std::span<float> out(board == nullptr ? hidden_.row(row) : board + size_t{row} * hidden_.width(),
+                               hidden_.width());
+    table.parts[0].copy_row(id, out);
     if (embedding.scale != 1.0f) {
       for (float& value : out) value = value * embedding.scale;
     }
@@ -273,6 +353,13 @@ void CpuBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
     std::vector<float> of_position(out.size());
     positions->copy_row(batch.positions[row], of_position);
     for (size_t i = 0; i < out.size(); ++i) out[i] = out[i] + of_position[i];
+  });
+  if (board == nullptr) return;
+  ranks_->meet(static_cast<uint64_t>(std::ranges::count_if(
+                   batch.token_ids, [&](uint32_t id) { return id - own.first < own.count; })) *
+               hidden_.width());
+  for_each_row(batch.num_rows(), [&](uint32_t row) {
+    std::copy_n(board + size_t{row} * hidden_.width(), hidden_.width(), hidden_.row(row));
   });
 }
 
@@ -286,51 +373,71 @@ void CpuBackend::qkv(const Batch& batch, const LayerSpec& layer) {
   RopeAngles& angles = angles_[qkv.rope];
   angles.prepare(batch.positions, rope, *threads_);
   const HeadRotation rotation{rope.pairs, angles, head_norm(qkv.query_norm), head_norm(qkv.key_norm)};
-  rope_and_store(executor_, batch, layer.kv, layer.attention, rotation, cache_, qkv_);
+  rope_and_store(executor_, batch, layer.kv, own_heads(layer.attention), rotation, cache_, qkv_);
 }
 
 void CpuBackend::attend(const Batch& batch, const LayerSpec& layer) {
   CHECK(has_cache_);
-  attend_rows(executor_, batch, layer.kv, layer.attention, cache_, attention_, qkv_, attended_);
+  Activation& own = ranks_ == nullptr ? attended_ : own_attended_;
+  attend_rows(executor_, batch, layer.kv, own_heads(layer.attention), cache_, attention_, qkv_, own);
+  gather(own, &Shard::heads, layer.attention.head_dim, batch.num_rows(), attended_);
 }
 
 void CpuBackend::project(const Batch& batch, const ProjectSpec& project) {
-  if (project.experts.num_experts > 0)
-    return experts_.add_output(executor_, matrix(project.weight), batch.num_rows(), hidden_);
-  const Activation& in = project.input == ProjectInput::kAttended ? attended_ : gated_;
-  if (project.norm) {
-    multiply_rows(executor_, matrix(project.weight), in, batch.num_rows(), bias(project.bias), /*add=*/false,
-                  projected_.row(0), projected_.stride());
-    return add_normed_rows(batch.num_rows(), project.norm);
+  const RowRange own = own_columns(&Shard::hidden, hidden_.width());
+  Activation& out = project.norm ? projected_ : hidden_;
+  if (project.experts.num_experts > 0) {
+    experts_.add_output(executor_, matrix(project.weight), batch.num_rows(), own.first, hidden_);
+  } else {
+    const Activation& in = project.input == ProjectInput::kAttended ? attended_ : gated_;
+    multiply_rows(executor_, matrix(project.weight), in, batch.num_rows(), bias(project.bias),
+                  /*add=*/!project.norm, out.row(0) + own.first, out.stride());
   }
-  multiply_rows(executor_, matrix(project.weight), in, batch.num_rows(), bias(project.bias), /*add=*/true,
-                hidden_.row(0), hidden_.stride());
+  gather(out, &Shard::hidden, 1, batch.num_rows(), out);
+  if (project.norm) add_normed_rows(batch.num_rows(), project.norm);
 }
 
 void CpuBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
   norm_rows(batch.num_rows(), ffn.norm);
   const StackedMatrix& weight = matrix(ffn.gate_up);
   if (ffn.experts.num_experts > 0) {
-    return experts_.gate(executor_, matrix(ffn.experts.router), weight, ffn.nonlinearity, normed_,
-                         batch.num_rows());
+    experts_.gate(executor_, matrix(ffn.experts.router), weight, ffn.nonlinearity, normed_, batch.num_rows());
+    return gather(experts_.own_gated(), &Shard::gated, 1, batch.num_rows() * ffn.experts.num_used,
+                  experts_.gated());
   }
   CHECK(weight.parts.size() == (ffn.has_gate ? 2 : 1));
   const GatedMatrices matrices{ffn.has_gate ? &weight.parts.front() : nullptr, weight.parts.back(),
                                bias(ffn.bias), ffn.nonlinearity};
-  gated_multiply_rows(executor_, matrices, normed_, batch.num_rows(), gated_);
+  Activation& own = ranks_ == nullptr ? gated_ : own_gated_;
+  gated_multiply_rows(executor_, matrices, normed_, batch.num_rows(), own);
+  gather(own, &Shard::gated, 1, batch.num_rows(), gated_);
 }
 
 LogitRows& CpuBackend::head(const HeadSpec& head, std::span<const HeadRow> rows) {
   const StackedMatrix& output = matrix(head.weight);
   const auto num_rows = static_cast<uint32_t>(rows.size());
-  CHECK(logits_ && logits_->vocab_size() == output.rows());
+  CHECK(logits_);
+  const uint32_t vocab_size = logits_->vocab_size();
+  const RowRange own = own_columns(&Shard::vocab, vocab_size);
+  CHECK(output.rows() == own.count);
   const std::span<float> logits = logits_->start(rows);
   for_each_row(num_rows, [&](uint32_t i) {
     CHECK(rows[i].row < hidden_.max_rows());
     norm_row(hidden_.row(rows[i].row), head.norm, head_input_, i);
   });
-  multiply_rows(executor_, output, head_input_, num_rows, {}, /*add=*/false, logits.data(),
-                logits_->vocab_size());
+  float* const board = ranks_ == nullptr ? nullptr : ranks_->board();
+  const bool leads = board == nullptr || ranks_->leads();
+  multiply_rows(executor_, output, head_input_, num_rows, {}, /*add=*/false,
+                (leads ? logits.data() : board) + own.first, vocab_size);
+  if (board != nullptr) ranks_->meet(leads ? 0 : uint64_t{num_rows} * own.count);
+  if (!leads) return *logits_;
+  if (board != nullptr) {
+    // The leader draws, and is rank 0: the logits of the others come after its own.
+    for_each_row(num_rows, [&](uint32_t i) {
+      const size_t first = size_t{i} * vocab_size;
+      std::copy_n(board + first + own.end(), vocab_size - own.end(), logits.data() + first + own.end());
+    });
+  }
   logits_->draw();
   return *logits_;
 }
@@ -356,7 +463,7 @@ std::vector<float> CpuBackend::read_rows(Flow flow, uint32_t num_rows) {
                                                       {Flow::kGated, &gated_}};
   const Activation& from =
       *std::ranges::find(flows, flow, &std::pair<Flow, const Activation*>::first)->second;
-  CHECK(num_rows <= from.max_rows());
+  CHECK(num_rows <= from.max_rows() && ranks_ == nullptr);
   std::vector<float> rows;
   for (uint32_t row = 0; row < num_rows; ++row)
     rows.insert(rows.end(), from.row(row), from.row(row) + from.width());

@@ -11,7 +11,8 @@ namespace runnel {
 std::string CpuDevice::name() const {
   const uint32_t count = executor_.threads.num_threads();
   return "cpu, " + std::string(executor_.kernels.name) + ", " + std::to_string(count) +
-         (count == 1 ? " thread" : " threads");
+         (count == 1 ? " thread" : " threads") +
+         (num_ranks_ == 1 ? "" : " in each of " + std::to_string(num_ranks_) + " ranks");
 }
 
 std::vector<double> CpuDevice::seconds_of(const std::function<void()>& work, uint32_t num_times) {

@@ -13,8 +13,8 @@ namespace runnel {
 
 class CpuDevice final : public ComputeDevice {
  public:
-  // What executor refers to must outlive this.
-  explicit CpuDevice(const Executor& executor) : executor_(executor) {}
+  // What executor refers to must outlive this. num_ranks: processes that compute the model together.
+  CpuDevice(const Executor& executor, uint32_t num_ranks) : executor_(executor), num_ranks_(num_ranks) {}
 
   std::string name() const override;
   uint64_t free_memory_bytes() const override { return 0; }
@@ -24,6 +24,7 @@ class CpuDevice final : public ComputeDevice {
 
  private:
   const Executor executor_;
+  const uint32_t num_ranks_;
 };
 
 }  // namespace runnel

@@ -39,7 +39,8 @@ uint64_t KvCache::block_bytes(const KvShape& shape, KvType type) {
          layout.tile_bytes;
 }
 
-Result<KvCache> KvCache::allocate(const KvShape& shape, KvType type) {
+Result<KvCache> KvCache::allocate(const KvShape& shape, KvType type, uint32_t first_head,
+                                  bool has_all_heads) {
   CHECK(std::has_single_bit(shape.block_size) && shape.block_size >= 8 && shape.block_size <= 256);
   CHECK(shape.num_blocks > 0);
   if (shape.head_dim > kMaxHeadDim) {
@@ -63,26 +64,30 @@ Result<KvCache> KvCache::allocate(const KvShape& shape, KvType type) {
   cache.blocks_ = shape.memory;
   if (shape.memory == nullptr) {
     // The first token of a block waits for the page that it writes to, so a page is no larger than a block.
-    const Pages pages = block_bytes(shape, type) < Memory::kHugePageBytes ? Pages::kSmall : Pages::kHuge;
+    // Nor are there huge pages where it would hold heads that this process does not have.
+    const bool is_small = block_bytes(shape, type) < Memory::kHugePageBytes || !has_all_heads;
+    const Pages pages = is_small ? Pages::kSmall : Pages::kHuge;
     Result<Memory> memory = Memory::allocate(bytes, "the KV cache", pages);
     if (!memory) return memory.error();
     cache.memory_ = *std::move(memory);
     cache.blocks_ = cache.memory_.data();
   }
+  cache.first_head_ = first_head;
   cache.shape_ = shape;
   cache.layout_ = layout_of(shape, type);
   return cache;
 }
 
 std::byte* KvCache::keys_of(uint32_t layer, uint32_t block, uint32_t kv_head) const {
-  const size_t index = (size_t{block} * shape_.num_layers + layer) * shape_.num_kv_heads + kv_head;
+  const size_t index =
+      (size_t{block} * shape_.num_layers + layer) * shape_.num_kv_heads + first_head_ + kv_head;
   return blocks_ + index * 2 * keys_bytes();
 }
 
 KvCache::Slot KvCache::slot(uint32_t layer, uint32_t kv_head, std::span<const uint32_t> block_table,
                             uint32_t position) const {
   const uint32_t index = position / shape_.block_size;
-  CHECK(layer < shape_.num_layers && kv_head < shape_.num_kv_heads);
+  CHECK(layer < shape_.num_layers && first_head_ + kv_head < shape_.num_kv_heads);
   CHECK(index < block_table.size() && block_table[index] < shape_.num_blocks);
   const uint32_t in_block = position % shape_.block_size;
   std::byte* key_tile =

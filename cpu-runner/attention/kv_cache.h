@@ -25,9 +25,11 @@ class KvCache {
  public:
   // Bytes of one block.
   static uint64_t block_bytes(const KvShape& shape, KvType type);
-  // Fails with kBadModel for heads that are too large for the kernels, with kUsage for heads that the type
-  // cannot store, and with kSystem.
-  static Result<KvCache> allocate(const KvShape& shape, KvType type);
+  // A process that computes only some of the heads says which one it calls number 0, and that it has not all.
+  // Fails with kBadModel for heads that are too large for the kernels, with kUsage for heads that
+  // the type cannot store, and with kSystem.
+  static Result<KvCache> allocate(const KvShape& shape, KvType type, uint32_t first_head = 0,
+                                  bool has_all_heads = true);
 
   KvCache() = default;
 
@@ -52,6 +54,7 @@ class KvCache {
 
   Memory memory_;  // empty if the caller gave memory
   std::byte* blocks_ = nullptr;
+  uint32_t first_head_ = 0;
   KvShape shape_{};
   KvLayout layout_{};
 };

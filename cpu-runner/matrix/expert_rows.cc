@@ -10,15 +10,18 @@
 
 namespace runnel {
 
-ExpertRows::ExpertRows(uint32_t max_rows, const DecoderWidths& widths)
+ExpertRows::ExpertRows(uint32_t max_rows, const DecoderWidths& widths, uint32_t own_hidden,
+                       uint32_t own_gated)
     : num_experts_(widths.experts.num_experts),
       num_used_(widths.experts.num_used),
       logits_(size_t{max_rows} * num_experts_),
       uses_(size_t{max_rows} * num_used_),
       first_place_(size_t{num_experts_} + 1),
       in_(max_rows * num_used_, widths.hidden),
+      has_all_(own_gated == widths.gated),
+      own_gated_(has_all_ ? 0 : max_rows * num_used_, own_gated),
       gated_(max_rows * num_used_, widths.gated),
-      out_(max_rows * num_used_, widths.hidden) {}
+      out_(max_rows * num_used_, own_hidden) {}
 
 uint64_t ExpertRows::bytes(uint32_t max_rows, const DecoderWidths& widths) {
   const uint32_t num_uses = max_rows * widths.experts.num_used;
@@ -87,21 +90,24 @@ void ExpertRows::for_each_piece(const Executor& executor, uint32_t rows_of_exper
 void ExpertRows::gate(const Executor& executor, const StackedMatrix& router, const StackedMatrix& gate_up,
                       Nonlinearity nonlinearity, const Activation& in, uint32_t num_rows) {
   CHECK(gate_up.parts.size() == 2 && num_rows * num_used_ <= in_.max_rows());
-  for (const TiledMatrix& part : gate_up.parts) CHECK(part.rows() == num_experts_ * gated_.width());
+  Activation& out = has_all_ ? gated_ : own_gated_;
+  for (const TiledMatrix& part : gate_up.parts) CHECK(part.rows() == num_experts_ * out.width());
   choose(executor, router, in, num_rows);
   order(num_rows);
   executor.threads.parallel_for(num_rows, [&](uint32_t row) {
     for (uint32_t i = 0; i < num_used_; ++i) in_.copy_row(uses_[size_t{row} * num_used_ + i].place, in, row);
   });
   const GatedMatrices matrices{&gate_up.parts[0], gate_up.parts[1], {}, nonlinearity};
-  for_each_piece(executor, gated_.width(),
-                 [&](const Piece& piece) { multiply_gated_piece(executor, matrices, in_, piece, gated_); });
+  for_each_piece(executor, out.width(),
+                 [&](const Piece& piece) { multiply_gated_piece(executor, matrices, in_, piece, out); });
 }
 
 void ExpertRows::add_output(const Executor& executor, const StackedMatrix& down, uint32_t num_rows,
-                            Activation& hidden) {
-  CHECK(down.parts.size() == 1 && down.rows() == num_experts_ * hidden.width());
-  for_each_piece(executor, hidden.width(), [&](const Piece& piece) {
+                            uint32_t first_column, Activation& hidden) {
+  const uint32_t width = out_.width();
+  CHECK(down.parts.size() == 1 && down.rows() == num_experts_ * width);
+  CHECK(first_column + width <= hidden.width());
+  for_each_piece(executor, width, [&](const Piece& piece) {
     PieceOutput products;
     multiply_piece(executor, down.parts[0], gated_, piece, products);
     for (uint32_t column = 0; column < piece.num_columns; ++column) {
@@ -111,8 +117,8 @@ void ExpertRows::add_output(const Executor& executor, const StackedMatrix& down,
   });
   executor.threads.parallel_for(num_rows, [&](uint32_t row) {
     const std::span<const Use> uses(uses_.data() + size_t{row} * num_used_, num_used_);
-    float* to = hidden.row(row);
-    for (uint32_t i = 0; i < hidden.width(); ++i) {
+    float* to = hidden.row(row) + first_column;
+    for (uint32_t i = 0; i < width; ++i) {
       float sum = 0.0f;
       for (const Use& use : uses) sum = std::fma(use.weight, out_.row(use.place)[i], sum);
       to[i] = sum + to[i];

@@ -14,7 +14,8 @@ namespace runnel {
 class ExpertRows {
  public:
   ExpertRows() = default;
-  ExpertRows(uint32_t max_rows, const DecoderWidths& widths);
+  // A process that computes a part of each expert has so many columns of its outputs and of what is gated.
+  ExpertRows(uint32_t max_rows, const DecoderWidths& widths, uint32_t own_hidden, uint32_t own_gated);
   // Bytes that this takes.
   static uint64_t bytes(uint32_t max_rows, const DecoderWidths& widths);
 
@@ -22,8 +23,14 @@ class ExpertRows {
   // gate_up has the gates of all experts, then the ups of all experts.
   void gate(const Executor& executor, const StackedMatrix& router, const StackedMatrix& gate_up,
             Nonlinearity nonlinearity, const Activation& in, uint32_t num_rows);
-  // hidden = hidden + the weighted outputs of the experts that the last gate() has chosen.
-  void add_output(const Executor& executor, const StackedMatrix& down, uint32_t num_rows, Activation& hidden);
+  // The result of gate(): the columns that this process has computed, and all columns, of which others may
+  // have to be filled in.
+  const Activation& own_gated() const { return has_all_ ? gated_ : own_gated_; }
+  Activation& gated() { return gated_; }
+  // hidden = hidden + the weighted outputs of the experts that the last gate() has chosen, in the columns of
+  // hidden from first_column on that this process has.
+  void add_output(const Executor& executor, const StackedMatrix& down, uint32_t num_rows,
+                  uint32_t first_column, Activation& hidden);
 
  private:
   // A row of the batch at one of its experts.
@@ -47,6 +54,8 @@ class ExpertRows {
   std::vector<uint32_t> first_place_;  // (num_experts + 1), first place of each expert
   // (max_rows * num_used, width), in the order of places.
   Activation in_;
+  bool has_all_ = true;   // this process computes all columns
+  Activation own_gated_;  // empty if it does
   Activation gated_;
   Activation out_;
 };

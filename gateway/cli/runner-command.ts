@@ -28,6 +28,7 @@ export const PASSED_ON_TO_CPU = [
   'isa',
   'activations',
   'memory-bytes',
+  'tensor-parallel-size',
 ] as const satisfies (keyof RunnerConfig)[];
 export const PASSED_ON_TO_CUDA = [
   'gpu-device',
@@ -81,7 +82,10 @@ export function runnerCommand(
     file: config.runner,
     args,
     keepsKv,
-    ...(sharesWeights(runners, hugePages()) ? { weightsKey: weightsKey(config, slot) } : {}),
+    // Of several ranks each packs its own part.
+    ...((config['tensor-parallel-size'] ?? 1) === 1 && sharesWeights(runners, hugePages())
+      ? { weightsKey: weightsKey(config, slot) }
+      : {}),
   };
 }
 

@@ -2,7 +2,7 @@ import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { bytes, decimal, mebibytes, model, oneOf, onOff, powerOfTwo, text, whole, wholeOr } from './kinds.ts';
-import { aliasOf, type ConfigOf, inGroup, Setting } from './setting.ts';
+import { aliasOf, type ConfigOf, inGroup } from './setting.ts';
 
 /**
  * The limits of the runner binaries, which check them again. `requests` and `promptTokens` limit what one runner holds at once.
@@ -10,6 +10,7 @@ import { aliasOf, type ConfigOf, inGroup, Setting } from './setting.ts';
 export const RUNNER_LIMITS = {
   threads: 256,
   runners: 16,
+  ranks: 16,
   maxModelLen: 2 ** 20,
   maxNumSeqs: 1024,
   maxNumBatchedTokens: 65_536,
@@ -66,12 +67,11 @@ export const runnerSettings = {
       .help(
         'Activations in matrix products; i8: 8 bits, with a scale for each 32 values; f32: not rounded, slower, only on the CPU',
       ),
-    'tensor-parallel-size': new Setting(
-      z.literal([1, '1'], 'must be 1, since one device computes a model').transform(Number),
-      'N',
-    )
+    'tensor-parallel-size': whole(1, RUNNER_LIMITS.ranks)
       .optional('1')
-      .help('Devices that compute one model; only 1 is supported'),
+      .help(
+        'Processes of each CPU runner, which compute the model together, each with a part of every matrix',
+      ),
   }),
   ...inGroup('Model', {
     'max-model-len': whole(2, RUNNER_LIMITS.maxModelLen)
@@ -174,6 +174,11 @@ export function clash(first: string | undefined, second: string | undefined): st
 /** Sentences about settings of the runner that contradict each other. */
 export function runnerFaults(config: RunnerConfig, sourceOf: SourceOf<keyof RunnerConfig>): string[] {
   const faults = backendFaults(config, sourceOf);
+  const { 'tensor-parallel-size': numRanks = 1 } = config;
+  if (numRanks > 1 && backendOf(config) !== 'cpu')
+    faults.push(
+      `${sourceOf('tensor-parallel-size')} ${numRanks} is for the CPU, since one CUDA device computes a model: add --backend cpu, or leave it out.`,
+    );
   for (const [one, other] of CACHE_SIZES) faults.push(...clash(sourceOf(one), sourceOf(other)));
   const mixedRows = sourceOf('mixed-prefill-tokens');
   if (mixedRows !== undefined && config['mixed-batches'] === 'off')

@@ -32,6 +32,7 @@
 namespace runnel {
 
 class MemoryFile;
+class RankGroup;
 class StartTimes;
 
 // The size of the KV cache. A block holds, for each of its tokens, K and V of num_layers layers with
@@ -62,6 +63,8 @@ struct BackendOptions {
   // For a CPU: the memory of the weights, which other runners share: an empty file, which the backend packs
   // and seals, or a sealed one, which it uses. Null: memory of its own.
   std::shared_ptr<MemoryFile> weights_file = nullptr;
+  // For a CPU: the processes that compute the model together, of which this is one. Null: it computes all.
+  std::shared_ptr<RankGroup> ranks = nullptr;
   // For a GPU: its number, and whether operations are launched one by one instead of by a graph.
   uint32_t gpu_device = 0;
   bool enforce_eager = false;
@@ -109,6 +112,14 @@ class Backend {
 
   // --- while loading, in this order
   // ---------------------------------------------------------------------------------------------
+
+  // With several ranks: called before the first weight with the decoder that will be computed, whose handles
+  // are those that load_matrix and load_vector will return: the number of the call, from 0. Fails with kUsage
+  // if so many ranks cannot share it.
+  virtual Result<void> share(const DecoderSpec& spec) {
+    static_cast<void>(spec);
+    return {};
+  }
 
   // Called before the first weight with the number of bytes of all tensors, and with the identity of the
   // model. Fails with kSystem if they cannot fit; the message says how much is needed and how much is

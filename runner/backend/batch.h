@@ -23,6 +23,14 @@ struct Batch {
   std::vector<BatchSequence> sequences;  // in the order of rows, covering all rows
 
   uint32_t num_rows() const { return static_cast<uint32_t>(token_ids.size()); }
+  // Cuts the other sequences off, with their rows.
+  void keep_first(size_t num_sequences) {
+    if (num_sequences >= sequences.size()) return;
+    const uint32_t num_rows_left = sequences[num_sequences].first_row;
+    token_ids.resize(num_rows_left);
+    positions.resize(num_rows_left);
+    sequences.resize(num_sequences);
+  }
 };
 
 }  // namespace runnel

@@ -26,6 +26,7 @@ class ForwardingBackend : public Backend {
     return backend_.step_memory(spec, limits, shape);
   }
 
+  Result<void> share(const DecoderSpec& spec) override { return backend_.share(spec); }
   Result<void> expect_weights(uint64_t bytes, const std::string& identity) override {
     return backend_.expect_weights(bytes, identity);
   }

@@ -110,15 +110,11 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags, bool uses_gpu) {
       ->group(kScheduling);
   add_kv_cache_flags(command, flags, uses_gpu);
   command
-      .add_option_function<uint32_t>(
-          "--tensor-parallel-size",
-          [](uint32_t num_devices) {
-            if (num_devices != 1)
-              throw CLI::ValidationError("--tensor-parallel-size", "must be 1: one device computes a model");
-          },
-          "Devices that compute one model; only 1 is supported")
-      ->type_name("N")
-      ->default_str("1")
+      .add_option("--tensor-parallel-size", flags.num_ranks,
+                  uses_gpu ? "Devices that compute one model; only 1 is supported"
+                           : "Processes that compute one model, each with a part of every matrix")
+      ->check(CLI::Range(1u, uses_gpu ? 1u : kMaxRanks))
+      ->capture_default_str()
       ->group(kDevices);
 }
 

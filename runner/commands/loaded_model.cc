@@ -1,8 +1,10 @@
 #include "runner/commands/loaded_model.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
 #include <cstdio>
@@ -12,7 +14,9 @@
 #include "runner/commands/memory_plan.h"
 #include "runner/commands/memory_wait.h"
 #include "runner/commands/warm_up.h"
+#include "runner/models/kv_groups.h"
 #include "runner/models/registry.h"
+#include "runner/ranks/leading_model.h"
 
 namespace runnel {
 namespace {
@@ -89,7 +93,82 @@ Result<MemoryPlan> plan_as_measured(const EngineFlags& flags, const ModelFile& f
                                       std::to_string(original) + "."};
 }
 
+// A rank's part of the model, ready to compute.
+struct RankModel {
+  Memory kv_blocks;  // empty if the backend has the memory of the KV cache
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Model> model;
+};
+
+StepLimits step_limits(const EngineFlags& flags) {
+  return {.max_rows = flags.max_num_batched_tokens, .max_head_rows = flags.max_head_rows()};
+}
+
+// The leader has planned the memory, and tells the context and the number of blocks.
+Result<RankModel> load_rank(const EngineFlags& flags, const ModelFiles& opened,
+                            std::unique_ptr<Backend> backend) {
+  const Result<ModelFile> file = read_model_file(flags, opened);
+  if (!file.ok()) return file.error();
+  const Result<ModelConfig> config = read_config(*file, flags.architecture);
+  if (!config.ok()) return config.error();
+  const std::optional<std::vector<uint32_t>> planned = flags.ranks->hear();
+  if (!planned) _exit(static_cast<int>(ExitCode::kOk));  // the leader has ended before it had a plan
+  const uint32_t max_model_len = planned->at(0);
+  const Result<CountedWeights> counted = count_weights(*file, *config, *backend);
+  if (!counted.ok()) return counted.error();
+  if (const auto shared = backend->share(counted->spec); !shared.ok()) return shared.error();
+  RankModel rank;
+  Result<std::unique_ptr<Model>> model =
+      load_model(*file, flags.architecture, max_model_len, *backend, step_limits(flags), {});
+  if (!model.ok()) return model.error();
+  rank.model = *std::move(model);
+  KvShape shape = kv_shape_of(rank.model->config(), flags.block_size, planned->at(1), max_model_len);
+  if (flags.kv_memory != nullptr) {
+    const KvIndexShape index{.contents = {},
+                             .block_size = shape.block_size,
+                             .block_bytes = backend->kv_block_bytes(shape),
+                             .num_blocks = shape.num_blocks};
+    Result<Memory> blocks = Memory::map(*flags.kv_memory, KvMapping::blocks_offset(index),
+                                        index.block_bytes * shape.num_blocks, Access::kWrite, "the KV cache");
+    if (!blocks.ok()) return blocks.error();
+    rank.kv_blocks = *std::move(blocks);
+    shape.memory = rank.kv_blocks.data();
+  }
+  if (const auto allocated = backend->allocate_kv(shape); !allocated.ok()) return allocated.error();
+  rank.backend = std::move(backend);
+  return rank;
+}
+
 }  // namespace
+
+BackendOptions EngineFlags::backend_options() const {
+  return {.num_threads = ranks == nullptr ? num_threads : std::max(1u, ranks->share_of(num_threads)),
+          .kv_type = kv_cache_type,
+          .isa = isa,
+          .activations = activations,
+          .weights_file = weights_file,
+          .ranks = ranks,
+          .gpu_device = gpu_device,
+          .enforce_eager = enforce_eager,
+          .start_times = start_times};
+}
+
+Result<void> EngineFlags::start_ranks(int leaders_pipe) {
+  if (num_ranks == 1) return {};
+  if (share_weights || weights_fd >= 0) {
+    return Error{ExitCode::kUsage, "--tensor-parallel-size is " + std::to_string(num_ranks) +
+                                       ", and with several ranks each packs its own part of the weights: "
+                                       "--share-weights and --weights-fd cannot be used."};
+  }
+  Result<std::unique_ptr<RankGroup>> group = RankGroup::start(num_ranks, leaders_pipe);
+  if (!group.ok()) return group.error();
+  ranks = *std::move(group);
+  return {};
+}
+
+bool EngineFlags::follows() const {
+  return ranks != nullptr && !ranks->leads();
+}
 
 void EngineFlags::set_gpu_defaults() {
   max_num_seqs = 256;
@@ -190,12 +269,12 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
   if (!plan.ok()) return plan.error();
   if (const auto shortage = shortage_of(*plan)) return *shortage;
   end_part("plan");
-  const StepLimits limits{.max_rows = flags.max_num_batched_tokens, .max_head_rows = flags.max_head_rows()};
+  if (flags.ranks != nullptr) flags.ranks->tell(std::array{plan->max_model_len, plan->num_blocks});
   Result<std::unique_ptr<Model>> model =
-      load_model(*file, flags.architecture, plan->max_model_len, *backend, limits, progress);
+      load_model(*file, flags.architecture, plan->max_model_len, *backend, step_limits(flags), progress);
   if (!model.ok()) return model.error();
 
-  const ModelConfig& config = (*model)->config();
+  const ModelConfig config = (*model)->config();
   // Several runners cannot tell what each of them takes.
   if (share_of_device(flags, usable) && flags.num_runners == 1) {
     plan = plan_as_measured(flags, *file, **model, *backend, *plan, usable);
@@ -212,6 +291,10 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
     shape.memory = kv->blocks().data();
   }
   if (const auto allocated = backend->allocate_kv(shape); !allocated.ok()) return allocated.error();
+  if (flags.ranks != nullptr) {
+    if (const auto agreed = flags.ranks->agree({}); !agreed.ok()) return agreed.error();
+    *model = std::make_unique<LeadingModel>(*std::move(model), *flags.ranks);
+  }
   end_part("KV cache");
   if (flags.start_times != nullptr)
     std::fprintf(stderr, "The model was loaded in %s\n", flags.start_times->text().c_str());
@@ -232,13 +315,29 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
                                    .num_mask_threads = flags.num_threads,
                                    .max_head_rows = flags.max_head_rows()};
   auto engine = std::make_unique<Engine>(**model, engine_config);
-  return LoadedModel{.kv_memory = std::move(kv),
+  const uint64_t weights_bytes = flags.ranks != nullptr ? plan->weights : backend->weights_bytes();
+  return LoadedModel{.ranks = flags.ranks,
+                     .kv_memory = std::move(kv),
                      .kv_sources = flags.kv_sources,
                      .backend = std::move(backend),
                      .file = *std::move(file),
                      .model = *std::move(model),
                      .engine = std::move(engine),
-                     .kv_cache_bytes = plan->kv_cache};
+                     .kv_cache_bytes = plan->kv_cache,
+                     .weights_bytes = weights_bytes};
+}
+
+void follow_leader(const EngineFlags& flags, const Result<ModelFiles>& opened,
+                   Result<std::unique_ptr<Backend>> backend) {
+  Result<RankModel> rank = !opened.ok()    ? Result<RankModel>(opened.error())
+                           : !backend.ok() ? Result<RankModel>(backend.error())
+                                           : load_rank(flags, *opened, *std::move(backend));
+  const auto agreed = flags.ranks->agree(rank.ok() ? Result<void>() : rank.error());
+  if (agreed.ok()) follow(*rank->model, *flags.ranks);
+  // The leader tells why it ends.
+  while (!agreed.ok() && flags.ranks->hear()) {
+  }
+  _exit(static_cast<int>(ExitCode::kOk));
 }
 
 }  // namespace runnel

@@ -16,6 +16,7 @@
 #include "runner/formats/model_file.h"
 #include "runner/models/model.h"
 #include "runner/models/registry.h"
+#include "runner/ranks/rank_group.h"
 #include "runner/result.h"
 #include "runner/system/memory_file.h"
 #include "runner/system/start_times.h"
@@ -66,6 +67,9 @@ struct EngineFlags {
   uint64_t await_free_bytes = 0;
   // Runners on this machine with this model, each with an equal part of the memory.
   uint32_t num_runners = 1;
+  // Processes that compute the model together; the threads are shared among them.
+  uint32_t num_ranks = 1;
+  std::shared_ptr<RankGroup> ranks = nullptr;  // by start_ranks(); null with one rank
   KvType kv_cache_type = KvType::kF16;
   // Descriptor of memory for the KV cache that outlives this process; -1: the cache is the process's own.
   int kv_fd = -1;
@@ -88,10 +92,14 @@ struct EngineFlags {
 
   // See EngineConfig.
   uint32_t max_head_rows() const;
-  BackendOptions backend_options() const {
-    return {num_threads,  kv_cache_type, isa,           activations,
-            weights_file, gpu_device,    enforce_eager, start_times};
-  }
+  BackendOptions backend_options() const;
+  // Starts the other ranks, if there are several: they return from here too, with flags.ranks of their own.
+  // Must be called when all files are open, before the sandbox is entered and before a thread starts. Fails
+  // with kUsage with a file of weights, which no rank has whole, and with kSystem.
+  // leaders_pipe: what the others must not keep open; -1: nothing.
+  Result<void> start_ranks(int leaders_pipe = -1);
+  // Whether this process only computes what another one tells it (follow_leader).
+  bool follows() const;
   // Sets weights_file as share_weights and weights_fd say, for the next backend_options(). Must be called
   // before the sandbox is entered. Fails as MemoryFile::inherit() does. If the system has no files in
   // memory, stderr says so, and weights_file stays empty.
@@ -115,6 +123,7 @@ Result<ModelFile> read_model_file(const EngineFlags& flags, const ModelFiles& op
 Result<ModelFile> read_model_file(const EngineFlags& flags);
 
 struct LoadedModel {
+  std::shared_ptr<RankGroup> ranks;      // null with one rank
   std::unique_ptr<KvMapping> kv_memory;  // null: the backend has the memory of the KV cache
   std::shared_ptr<KvSources> kv_sources;
   std::unique_ptr<Backend> backend;
@@ -122,7 +131,13 @@ struct LoadedModel {
   std::unique_ptr<Model> model;
   std::unique_ptr<Engine> engine;
   uint64_t kv_cache_bytes;
+  uint64_t weights_bytes;  // of all ranks
 };
+
+// Loads what a rank that does not lead has of the model, and computes it until the leader ends. An error is
+// the leader's to tell: it gets the first of any rank from load().
+[[noreturn]] void follow_leader(const EngineFlags& flags, const Result<ModelFiles>& opened,
+                                Result<std::unique_ptr<Backend>> backend);
 
 // Plans the memory (memory_plan.h), loads the model and reserves the KV cache: as many blocks as the plan
 // has, or on a device as many as a share of it leaves after a first step. If there is kv_memory, the cache

@@ -324,19 +324,27 @@ UsableMemory usable_memory(const EngineFlags& flags, Backend& backend) {
   return usable;
 }
 
+Result<CountedWeights> count_weights(const ModelFile& file, const ModelConfig& config, Backend& backend) {
+  WeightCount count(backend);
+  Result<DecoderSpec> spec = load_weights(file, config, count, {});
+  if (!spec.ok()) return spec.error();
+  return CountedWeights{*std::move(spec), count.weights_bytes()};
+}
+
 Result<MemoryPlan> plan_memory(const EngineFlags& flags, const ModelFile& file, Backend& backend,
                                const UsableMemory& usable) {
   const Result<ModelConfig> config = read_config(file, flags.architecture);
   if (!config.ok()) return config.error();
-  WeightCount count(backend);
-  const Result<DecoderSpec> spec = load_weights(file, *config, count, {});
-  if (!spec.ok()) return spec.error();
+  const Result<CountedWeights> counted = count_weights(file, *config, backend);
+  if (!counted.ok()) return counted.error();
+  const DecoderSpec& spec = counted->spec;
+  if (const auto shared = backend.share(spec); !shared.ok()) return shared.error();
   const Result<uint32_t> context = context_wanted(flags, *config);
   if (!context.ok()) return context.error();
   const KvShape shape = kv_shape_of(*config, flags.block_size, 0, *context);
   const std::vector<uint32_t> windows = kv_groups_of(*config).windows;
-  const CacheSizes sizes(flags, backend, *spec, shape, windows);
-  const uint64_t weights = count.weights_bytes();
+  const CacheSizes sizes(flags, backend, spec, shape, windows);
+  const uint64_t weights = counted->bytes;
   if (const auto step = sizes.step_of(sizes.least_blocks()); !step.ok())
     return Error{step.error().exit_code, file.path() + ": " + step.error().message};
   const Result<Blocks> blocks = blocks_of(flags, usable, weights, sizes);

@@ -11,6 +11,7 @@
 
 #include "runner/backend/backend.h"
 #include "runner/formats/model_file.h"
+#include "runner/models/model.h"
 #include "runner/result.h"
 
 namespace runnel {
@@ -57,8 +58,17 @@ struct MemoryPlan {
   uint64_t total() const { return process + needed(); }
 };
 
-// Fails with kUsage for flags that contradict each other or the model, and with kBadModel as load() does. The
-// plan may exceed the available memory.
+// What a model computes, with the handles that its weights will have, and the bytes that they will take.
+struct CountedWeights {
+  DecoderSpec spec;
+  uint64_t bytes;
+};
+// Loads no weight. Fails as load_weights does.
+Result<CountedWeights> count_weights(const ModelFile& file, const ModelConfig& config, Backend& backend);
+
+// Also tells the backend what it will share with other ranks, if there are any, and fails as Backend::share
+// does. Fails with kUsage for flags that contradict each other or the model, and with kBadModel as load()
+// does. The plan may exceed the available memory.
 Result<MemoryPlan> plan_memory(const EngineFlags& flags, const ModelFile& file, Backend& backend,
                                const UsableMemory& usable);
 

@@ -18,8 +18,16 @@
 namespace runnel {
 namespace {
 
-Result<LoadedModel> load_by_hand(const EngineFlags& flags, const BackendFactory& factory) {
+// Starts the other ranks first, if there are several; they do not return from here.
+Result<std::unique_ptr<Backend>> make_backend(EngineFlags& flags, const BackendFactory& factory) {
+  if (const auto started = flags.start_ranks(); !started.ok()) return started.error();
   Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options());
+  if (flags.follows()) follow_leader(flags, ModelFiles::open(flags.model), std::move(backend));
+  return backend;
+}
+
+Result<LoadedModel> load_by_hand(EngineFlags& flags, const BackendFactory& factory) {
+  Result<std::unique_ptr<Backend>> backend = make_backend(flags, factory);
   if (!backend.ok()) return backend.error();
   return load(flags, *std::move(backend), [](uint64_t, uint64_t) {});
 }
@@ -41,7 +49,15 @@ Result<void> run_score(Flags& flags, const BackendFactory& factory) {
   return score(*loaded->engine, *std::move(token_ids), flags.num_top, std::cout);
 }
 
+// Of commands that look at what lies between the operations, which no rank has whole.
+Result<void> check_one_rank(const EngineFlags& flags, const std::string& command) {
+  if (flags.num_ranks == 1) return {};
+  return Error{ExitCode::kUsage, "--tensor-parallel-size is " + std::to_string(flags.num_ranks) + "; " +
+                                     command + " computes with 1. The bits are the same."};
+}
+
 Result<void> run_checkpoint(Flags& flags, const BackendFactory& factory) {
+  if (const auto checked = check_one_rank(flags.engine, "checkpoint"); !checked.ok()) return checked;
   flags.engine.enforce_eager = true;  // inside a graph no intermediate value can be read
   Result<std::unique_ptr<Backend>> backend = factory.make(flags.engine.backend_options());
   if (!backend.ok()) return backend.error();
@@ -49,6 +65,7 @@ Result<void> run_checkpoint(Flags& flags, const BackendFactory& factory) {
 }
 
 Result<void> run_kernel_bench(Flags& flags, const BackendFactory& factory) {
+  if (const auto checked = check_one_rank(flags.engine, "bench --kernels"); !checked.ok()) return checked;
   flags.engine.enforce_eager = true;  // operations inside a graph cannot be measured
   flags.kernels.num_positions = flags.bench.num_prompt_tokens;
   flags.kernels.batches = flags.bench.batches;
@@ -68,7 +85,7 @@ Result<void> run_bench(Flags& flags, const BackendFactory& factory) {
   // With speculation, the rows of a step would depend on the random prompts.
   flags.engine.speculation = false;
   flags.bench.json = flags.workload.json = flags.gap.json = flags.json;
-  Result<std::unique_ptr<Backend>> backend = factory.make(flags.engine.backend_options());
+  Result<std::unique_ptr<Backend>> backend = make_backend(flags.engine, factory);
   if (!backend.ok()) return backend.error();
   const uint64_t free_before = (*backend)->device().free_memory_bytes();
   const Result<LoadedModel> loaded = load(flags.engine, *std::move(backend), [](uint64_t, uint64_t) {});

@@ -49,12 +49,12 @@ wire::FromRunner ready_from(const LoadedModel& loaded, const EngineFlags& flags)
   ready.set_max_num_batched_tokens(config.scheduler.max_num_batched_tokens);
   ready.set_block_size(config.scheduler.block_size);
   ready.set_num_blocks(config.scheduler.num_blocks);
-  ready.set_weights_bytes(loaded.backend->weights_bytes());
+  ready.set_weights_bytes(loaded.weights_bytes);
   ready.set_kv_cache_bytes(loaded.kv_cache_bytes);
   ready.set_kv_cache_type(std::string(kv_type_name(flags.kv_cache_type)));
   ready.set_embedding_size(loaded.model->config().hidden_size);
   if (flags.weights_file != nullptr && flags.weights_file->is_sealed()) {
-    ready.set_shared_weights_bytes(loaded.backend->weights_bytes());
+    ready.set_shared_weights_bytes(loaded.weights_bytes);
     if (flags.share_weights)
       ready.set_weights_descriptor(static_cast<uint32_t>(flags.weights_file->descriptor()));
   }
@@ -143,12 +143,14 @@ Result<void> serve_model(EngineFlags flags, const ServeFlags& serve_flags, const
   const Result<ModelFiles> file = ModelFiles::open(flags.model);
   const Result<void> weights = flags.open_weights_file();
   if (const auto opened = flags.open_kv_memory(); !opened.ok()) return opened;
+  if (const auto started = flags.start_ranks(writer.descriptor()); !started.ok()) return started;
   (void)private_memory_bytes();
   (void)available_memory_bytes();
   const Result<std::string> sandbox = factory.uses_gpu() ? enter_sandbox(serve_flags.sandbox, kGpuObstacle)
                                                          : enter_sandbox(serve_flags.sandbox);
   if (!sandbox.ok()) return sandbox.error();
   Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options());
+  if (flags.follows()) follow_leader(flags, file, std::move(backend));
   if (!backend.ok()) return backend.error();
   if (const auto sent = writer.send(hello_from(**backend, factory, *sandbox)); !sent.ok()) return sent;
   const std::string device = (*backend)->device().name();

@@ -232,11 +232,9 @@ std::vector<Sequence*> Engine::masked_sequences(std::span<const WantedRow> wante
 }
 
 void Engine::cut_cancelled(Batch& batch) const {
-  while (!batch.sequences.empty() && batch_sequences_[batch.sequences.size() - 1]->is_cancelled) {
-    batch.token_ids.resize(batch.sequences.back().first_row);
-    batch.positions.resize(batch.sequences.back().first_row);
-    batch.sequences.pop_back();
-  }
+  size_t num_left = batch.sequences.size();
+  while (num_left > 0 && batch_sequences_[num_left - 1]->is_cancelled) --num_left;
+  batch.keep_first(num_left);
 }
 
 namespace {

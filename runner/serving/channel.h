@@ -25,6 +25,8 @@ class FrameWriter {
   explicit FrameWriter(int fd, FrameForm form = FrameForm::kBinary, Recorder* recorder = nullptr)
       : fd_(fd), form_(form), recorder_(recorder) {}
 
+  int descriptor() const { return fd_; }
+
   // Writes the whole frame before it returns. Fails with kInputOutput when the pipe has no reader any more;
   // SIGPIPE must be ignored for that. The message must be within the size limit of its direction.
   Result<void> send(const wire::FromRunner& message);

@@ -388,7 +388,7 @@ flagsTest('each invalid worker flag is named, with status 64', () => {
     ['--max-queued-tokens', '0'],
     ['--kv-cache-size-mb', '0'],
     ['--max-tokens-out', '0'],
-    ['--tensor-parallel-size', '2'],
+    ['--tensor-parallel-size', '17'],
     ['--gpu-memory-utilization', '0.9'],
     ['--runner', '/nowhere/cpu-runner'],
   ];

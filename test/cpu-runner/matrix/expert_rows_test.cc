@@ -22,7 +22,7 @@ TEST_CASE("the rows of experts take the memory that is planned for them, within 
   constexpr uint32_t kMaxRows = 200;
   const auto planned = static_cast<double>(ExpertRows::bytes(kMaxRows, widths));
   const uint64_t before = allocated_bytes();
-  const ExpertRows rows(kMaxRows, widths);
+  const ExpertRows rows(kMaxRows, widths, widths.hidden, widths.gated);
   const auto taken = static_cast<double>(allocated_bytes() - before);
   CAPTURE(taken);
   CAPTURE(planned);

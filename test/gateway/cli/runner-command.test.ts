@@ -54,6 +54,8 @@ test('what decides the packed weights is in their key, and nothing else', async 
   assert.is(keyOf('--threads', '1', '--isa', 'portable', '--max-num-seqs', '3'), keyOf());
   assert.is.not(keyOf('--quantize', 'q8_0'), keyOf());
   assert.is.not(keyOf('--runner', 'another'), keyOf());
+  assert.is(keyOf('--tensor-parallel-size', '1'), keyOf());
+  assert.is(keyOf('--tensor-parallel-size', '2'), undefined, 'each rank packs its own part');
   slot.close();
 });
 

@@ -100,8 +100,11 @@ TEST_CASE("a runner accepts or refuses by name the flags of other servers") {
     CHECK(status(with("--num-kvcache-blocks", "4294967296")) == 64);
     CHECK(status(with("--num-kvcache-blocks", "9", "--kv-cache-bytes", "9")) == 64);
     CHECK(status(with("--tensor-parallel-size", "1")) == ready);
-    CHECK(status(with("--tensor-parallel-size", "2")) == 64);
+    CHECK(status(with("--tensor-parallel-size", "17")) == 64);
   }
+  CHECK(gpu_status_of(with("--tensor-parallel-size", "2")) == 64);
+  CHECK(status_of({"checkpoint", "--model", "m", "--tokens", "1", "--out", "folder", "--tensor-parallel-size",
+                   "2"}) == 64);
   CHECK(gpu_status_of(with("--gpu-memory-utilization", "0.9")) == ready);
   CHECK(gpu_status_of(with("--gpu-memory-utilization", "0")) == 64);
   CHECK(gpu_status_of(with("--gpu-memory-utilization", "1.1")) == 64);

@@ -1,0 +1,222 @@
+// A model that several processes compute together has the bits that one process gives it.
+#include <bit>
+#include <string>
+#include <vector>
+
+#include "cpu-runner/cpu_backend.h"
+#include "runner/commands/loaded_model.h"
+#include "runner/models/kv_groups.h"
+#include "test/fixtures/golden_models.h"
+#include "test/fixtures/kv_files.h"
+#include "test/fixtures/sequences.h"
+#include "test/fixtures/temporary_folder.h"
+#include "test/fixtures/tiny_llama.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+
+constexpr uint32_t kBlocks = 512;
+
+EngineFlags flags_for(const std::string& path) {
+  EngineFlags flags;
+  flags.model = path;
+  flags.num_threads = 2;
+  flags.max_num_batched_tokens = 32;
+  flags.block_size = 8;
+  flags.num_kvcache_blocks = kBlocks;
+  return flags;
+}
+
+// What fn returns for the model that so many ranks have loaded.
+template <typename Fn>
+auto with_ranks(EngineFlags flags, uint32_t num_ranks, const Fn& fn) {
+  flags.num_ranks = num_ranks;
+  if (const auto started = flags.start_ranks(); !started.ok()) FAIL(started.error().message);
+  Result<std::unique_ptr<Backend>> backend = make_cpu_backend(flags.backend_options());
+  if (flags.follows()) follow_leader(flags, ModelFiles::open(flags.model), std::move(backend));
+  if (!backend.ok()) FAIL(backend.error().message);
+  const Result<LoadedModel> loaded = load(flags, *std::move(backend), {});
+  if (!loaded.ok()) FAIL(loaded.error().message);
+  return fn(*loaded);
+}
+
+// The logits of every position, computed in chunks.
+Logits logits_of(const LoadedModel& loaded, const std::vector<uint32_t>& ids) {
+  constexpr uint32_t kChunk = 7;
+  const auto num_ids = static_cast<uint32_t>(ids.size());
+  const auto num_groups = static_cast<uint32_t>(kv_groups_of(loaded.model->config()).windows.size());
+  const auto tables =
+      consecutive_tables(num_groups, 0, loaded.engine->config().scheduler.num_blocks / num_groups);
+  Logits all;
+  for (uint32_t first = 0; first < num_ids; first += kChunk) {
+    const uint32_t num_rows = std::min(kChunk, num_ids - first);
+    Batch batch;
+    std::vector<HeadRow> rows;
+    for (uint32_t row = 0; row < num_rows; ++row) {
+      batch.token_ids.push_back(ids[first + row]);
+      batch.positions.push_back(first + row);
+      rows.push_back({.row = row, .wants_logits = true});
+    }
+    batch.sequences.push_back({0, num_rows, first, tables});
+    loaded.model->forward(batch, [](Batch&) {});
+    LogitRows& logits = loaded.model->logits(rows);
+    for (uint32_t row = 0; row < num_rows; ++row)
+      all.emplace_back(logits.row(row).begin(), logits.row(row).end());
+  }
+  return all;
+}
+
+Logits logits_with(const EngineFlags& flags, uint32_t num_ranks, const std::vector<uint32_t>& ids) {
+  return with_ranks(flags, num_ranks, [&](const LoadedModel& loaded) { return logits_of(loaded, ids); });
+}
+
+// Requests of every kind at once: greedy and sampled, with log-probabilities, penalties and drafts; one is
+// cancelled between two layers of a step.
+std::vector<std::vector<uint32_t>> answers_of(const LoadedModel& loaded) {
+  Engine& engine = *loaded.engine;
+  const uint32_t vocab_size = loaded.model->config().vocab_size;
+  constexpr uint32_t kRequests = 6;
+  for (uint32_t id = 1; id <= kRequests; ++id) {
+    std::vector<uint32_t> prompt;
+    for (uint32_t i = 0; i < 5 + 4 * id; ++i) prompt.push_back((i % 4 * 7 + id) % vocab_size);
+    Sequence sequence = sequence_of(id, prompt, 12);
+    sequence.sampling.temperature = id % 2 == 0 ? 0.0f : 0.9f;
+    sequence.sampling.top_k = id == 3 ? 9 : 0;
+    sequence.sampling.top_p = id == 5 ? 0.8f : 1.0f;
+    sequence.sampling.repetition_penalty = id == 4 ? 1.3f : 1.0f;
+    sequence.sampling.seed = id;
+    if (id == 1) sequence.top_logprobs = 3;
+    CHECK_FALSE(engine.add(std::move(sequence)));
+  }
+  std::vector<std::vector<uint32_t>> answers(kRequests);
+  while (engine.has_work()) {
+    for (const NewToken& token : engine.step().tokens) {
+      answers[token.request_id - 1].push_back(token.token_id);
+      if (token.logprobs)
+        answers[token.request_id - 1].push_back(std::bit_cast<uint32_t>(token.logprobs->logprob));
+    }
+  }
+  return answers;
+}
+
+// Four heads of 16 values of 4 KV heads, so that up to 4 ranks share it.
+TinyLlama llama_of(TensorType type) {
+  return {.matrix_type = type,
+          .embedding_type = type,
+          .hidden = 256,
+          .num_heads = 8,
+          .num_kv_heads = 4,
+          .ffn = 512};
+}
+
+}  // namespace
+
+TEST_CASE("tensor parallel: each architecture has the same logits with any number of ranks") {
+  const TemporaryFile experts(wide_qwen3moe().bytes());
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const bool is_narrow = model.name == "qwen3moe";
+    const std::vector<uint32_t> ids = Golden(model).ids();
+    for (const std::string& path :
+         {is_narrow ? experts.path() : f32_path(model), is_narrow ? experts.path() : q8_0_path(model)}) {
+      CAPTURE(path);
+      EngineFlags flags = flags_for(path);
+      flags.max_model_len = model.max_positions;
+      const Logits expected = logits_with(flags, 1, ids);
+      CHECK(same_bits(logits_with(flags, 2, ids), expected));
+    }
+  }
+}
+
+TEST_CASE("tensor parallel: each type of weights has the same logits with any number of ranks") {
+  const std::vector<uint32_t> ids = count_from(3, 40);
+  for (const TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0,
+                                TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ4_K, TensorType::kQ6_K}) {
+    CAPTURE(type_name(type));
+    const TemporaryFile file(write_tiny_llama(llama_of(type)).bytes());
+    for (const KvType kv_type : {KvType::kF16, KvType::kQ8_0}) {
+      EngineFlags flags = flags_for(file.path());
+      flags.kv_cache_type = kv_type;
+      const Logits expected = logits_with(flags, 1, ids);
+      for (const uint32_t num_ranks : {2u, 3u, 4u, 8u}) {
+        CAPTURE(num_ranks);
+        CHECK(same_bits(logits_with(flags, num_ranks, ids), expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("tensor parallel: requests in company have the same tokens with any number of ranks") {
+  const TemporaryFile experts(wide_qwen3moe().bytes());
+  for (const std::string& path :
+       {golden_model_path("llama3-q8_0.gguf"), golden_model_path("gemma3-q8_0.gguf"), experts.path(),
+        golden_model_path("gpt2-q8_0.gguf")}) {
+    CAPTURE(path);
+    const EngineFlags flags = flags_for(path);
+    const auto expected = with_ranks(flags, 1, answers_of);
+    CHECK(with_ranks(flags, 2, answers_of) == expected);
+  }
+}
+
+TEST_CASE("tensor parallel: no rank holds more than its part of the weights and a tenth") {
+  const TemporaryFile file(write_tiny_llama(llama_of(TensorType::kQ8_0)).bytes());
+  const auto bytes = [](const LoadedModel& loaded) {
+    return static_cast<double>(loaded.backend->weights_bytes());
+  };
+  const double whole = with_ranks(flags_for(file.path()), 1, bytes);
+  // The first rank has the largest part.
+  for (const uint32_t num_ranks : {2u, 4u})
+    CHECK(with_ranks(flags_for(file.path()), num_ranks, bytes) <= 1.1 * whole / num_ranks);
+}
+
+TEST_CASE("tensor parallel: what ranks exchange is what docs/performance.md says of a token") {
+  const TinyLlama model = llama_of(TensorType::kQ8_0);
+  const TemporaryFile file(write_tiny_llama(model).bytes());
+  const auto given = [&](const LoadedModel& loaded) {
+    const uint64_t before = loaded.ranks->num_given();
+    (void)logits_of(loaded, {1});
+    return loaded.ranks->num_given() - before;
+  };
+  // In each layer hidden twice, attention and the feed-forward part; the embedding, if it is this rank's.
+  const uint64_t of_layer = (2 * model.hidden + model.hidden + model.ffn) / 2;
+  CHECK(with_ranks(flags_for(file.path()), 2, given) == model.num_layers * of_layer + model.hidden);
+}
+
+TEST_CASE("tensor parallel: blocks that one rank has kept are adopted by two, and by one again") {
+  const TemporaryFile file(write_tiny_llama(llama_of(TensorType::kQ8_0)).bytes());
+  EngineFlags flags = flags_for(file.path());
+  flags.kv_memory = std::make_shared<MemoryFile>(sized_memory(uint64_t{1} << 30));
+  flags.kv_sources = std::make_shared<KvSources>();
+  const auto computed = [](const LoadedModel& loaded) {
+    std::vector<uint32_t> prompt = count_from(1, 90);
+    CHECK_FALSE(loaded.engine->add(sequence_of(1, prompt, 4)));
+    std::vector<uint32_t> answer;
+    while (loaded.engine->has_work())
+      for (const NewToken& token : loaded.engine->step().tokens) answer.push_back(token.token_id);
+    return std::pair(answer, loaded.engine->scheduler().counts().num_prefill_tokens);
+  };
+  const auto [answer, num_computed] = with_ranks(flags, 2, computed);
+  CHECK(num_computed == 90);
+  for (const uint32_t num_ranks : {1u, 3u}) {
+    const auto [again, num_again] = with_ranks(flags, num_ranks, computed);
+    CHECK(again == answer);
+    CHECK(num_again < flags.block_size + 1);
+  }
+}
+
+TEST_CASE("tensor parallel: a rank that cannot load ends the load with its reason") {
+  const TemporaryFile file(write_tiny_llama({.num_heads = 4, .num_kv_heads = 2}).bytes());
+  EngineFlags flags = flags_for(file.path());
+  flags.num_ranks = 3;  // which is no multiple of 2
+  REQUIRE(flags.start_ranks().ok());
+  Result<std::unique_ptr<Backend>> backend = make_cpu_backend(flags.backend_options());
+  if (flags.follows()) follow_leader(flags, ModelFiles::open(flags.model), std::move(backend));
+  const Result<LoadedModel> loaded = load(flags, *std::move(backend), {});
+  REQUIRE_FALSE(loaded.ok());
+  CHECK(loaded.error().exit_code == ExitCode::kUsage);
+}
+
+}  // namespace runnel

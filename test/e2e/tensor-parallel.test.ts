@@ -1,0 +1,55 @@
+import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { Gateway } from '../fixtures/gateway.ts';
+import { killAll, runAll } from '../fixtures/killed-streams.ts';
+import { variedRequests } from '../fixtures/varied-requests.ts';
+
+/**
+ * A runner that is several processes, each with a part of every matrix, gives the answers of one process, byte for byte, also
+ * when any of its processes is killed in the middle of them. `make check` has a hundred kills.
+ */
+
+const KILLS = Number(process.env.RUNNEL_TEST_RANK_KILLS ?? 3);
+const NUM_RANKS = 3;
+const NUM_TOKENS = 40;
+
+const test = suite('tensor parallel');
+
+const requests = variedRequests(basename(DEFAULT_MODEL, '.gguf'), NUM_TOKENS);
+
+/** The processes of a runner: it, and those that it has started. */
+function ranksOf(runner: number): readonly number[] {
+  const children = readFileSync(`/proc/${runner}/task/${runner}/children`, 'utf8').trim().split(' ');
+  return [runner, ...children.map(Number)];
+}
+
+test(`${KILLS} kills of each of ${NUM_RANKS} ranks in turn change no byte`, async () => {
+  const one = await (await Gateway.start(DEFAULT_MODEL, ['--backend', 'cpu'])).ready();
+  let numBytes = 0;
+  const expected = await runAll(one, requests, -1, (count) => {
+    numBytes += count;
+  });
+  await one.stop();
+
+  const ranks = ['--tensor-parallel-size', String(NUM_RANKS)];
+  const gateway = await (await Gateway.start(DEFAULT_MODEL, ['--backend', 'cpu', ...ranks])).ready();
+  let numKills = 0;
+  try {
+    const { interrupted } = await killAll(gateway, requests, expected, numBytes, KILLS, (runner) => {
+      const processes = ranksOf(runner);
+      assert.is(processes.length, NUM_RANKS);
+      numKills += 1;
+      return processes[numKills % NUM_RANKS] as number;
+    });
+    assert.ok(Math.min(...interrupted) > 0, `open when a rank was killed: ${interrupted}`);
+    assert.match(gateway.log, 'Another rank of this model');
+  } finally {
+    await gateway.stop();
+  }
+  console.log(`${numKills} kills of ranks, 0 lost`);
+});
+
+test.run();

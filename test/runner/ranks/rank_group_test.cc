@@ -1,0 +1,147 @@
+#include "runner/ranks/rank_group.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <functional>
+
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+// Runs fn in a process of its own, and returns how it has ended.
+int end_of(const std::function<void()>& fn) {
+  const pid_t child = fork();
+  if (child == 0) {
+    fn();
+    _exit(0);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child);
+  return status;
+}
+
+std::unique_ptr<RankGroup> group_of(uint32_t num_ranks) {
+  Result<std::unique_ptr<RankGroup>> group = RankGroup::start(num_ranks);
+  if (!group.ok()) FAIL(group.error().message);
+  return *std::move(group);
+}
+
+// What a rank that does not lead does, to its end. One that ends before the leader counts as dead.
+void unless_leading(const RankGroup& group, const std::function<void()>& fn) {
+  if (group.leads()) return;
+  fn();
+  _exit(0);
+}
+
+}  // namespace
+
+TEST_CASE("rank group: what the leader tells is heard once by each, in order, and its end too") {
+  const int status = end_of([] {
+    const std::unique_ptr<RankGroup> group = group_of(3);
+    unless_leading(*group, [&] {
+      for (uint32_t i = 0; i < 1000; ++i) {
+        const auto heard = group->hear();
+        if (!heard || *heard != std::vector<uint32_t>(i % 7, i)) _exit(1);
+      }
+      if (group->hear()) _exit(2);
+    });
+    for (uint32_t i = 0; i < 1000; ++i) group->tell(std::vector<uint32_t>(i % 7, i));
+  });
+  CHECK(status == 0);
+}
+
+TEST_CASE("rank group: each sees what the others have written to the board before the same meeting") {
+  constexpr uint32_t kRanks = 3;
+  const int status = end_of([] {
+    const std::unique_ptr<RankGroup> group = group_of(kRanks);
+    for (uint32_t meeting = 0; meeting < 5000; ++meeting) {
+      float* const board = group->board();
+      board[group->rank()] = static_cast<float>(meeting * kRanks + group->rank());
+      group->meet(1);
+      for (uint32_t rank = 0; rank < kRanks; ++rank)
+        if (board[rank] != static_cast<float>(meeting * kRanks + rank)) _exit(1);
+    }
+    if (group->num_given() != 5000) _exit(2);
+    unless_leading(*group, [&] { (void)group->hear(); });
+  });
+  CHECK(status == 0);
+}
+
+TEST_CASE("rank group: the leader gets the first error of any rank") {
+  const int status = end_of([] {
+    const std::unique_ptr<RankGroup> group = group_of(3);
+    unless_leading(*group, [&] {
+      const Result<void> outcome =
+          Error{ExitCode::kSystem, "Rank " + std::to_string(group->rank()) + " has no room."};
+      const Result<void> agreed = group->agree(group->rank() == 2 ? outcome : Result<void>());
+      if (agreed.ok() == (group->rank() == 2)) _exit(1);
+      while (group->hear()) {
+      }
+    });
+    const Result<void> agreed = group->agree({});
+    if (agreed.ok() || agreed.error().message != "Rank 2 has no room." ||
+        agreed.error().exit_code != ExitCode::kSystem)
+      _exit(2);
+  });
+  CHECK(status == 0);
+}
+
+TEST_CASE("rank group: the leader dies as one of the others dies") {
+  for (const int signal : {SIGKILL, SIGSEGV, SIGABRT}) {
+    CAPTURE(signal);
+    const int status = end_of([&] {
+      const std::unique_ptr<RankGroup> group = group_of(3);
+      unless_leading(*group, [&] {
+        if (group->rank() == 2) {
+          std::signal(signal, SIG_DFL);
+          raise(signal);
+        }
+        (void)group->hear();
+      });
+      group->meet(0);  // which the dead rank never reaches
+    });
+    CHECK(WIFSIGNALED(status));
+    CHECK(WTERMSIG(status) == signal);
+  }
+  const int status = end_of([] {
+    const std::unique_ptr<RankGroup> group = group_of(2);
+    unless_leading(*group, [] { _exit(71); });
+    group->meet(0);
+  });
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 71);
+}
+
+TEST_CASE("rank group: the others die with the leader") {
+  int pipe_of_followers[2];
+  REQUIRE(pipe(pipe_of_followers) == 0);
+  const int status = end_of([&] {
+    const std::unique_ptr<RankGroup> group = group_of(3);
+    unless_leading(*group, [&] { group->meet(0); });
+    raise(SIGKILL);
+  });
+  CHECK(WIFSIGNALED(status));
+  close(pipe_of_followers[1]);
+  // Ends when the last process that has the other end is gone.
+  char byte = 0;
+  CHECK(read(pipe_of_followers[0], &byte, 1) == 0);
+  close(pipe_of_followers[0]);
+}
+
+TEST_CASE("rank group: shares of a number differ by one at most") {
+  const int status = end_of([] {
+    const std::unique_ptr<RankGroup> group = group_of(3);
+    const uint32_t share = group->share_of(8);
+    unless_leading(*group, [&] {
+      if (share != (group->rank() == 1 ? 3u : 2u)) _exit(1);
+      (void)group->hear();
+    });
+    if (share != 3) _exit(2);
+  });
+  CHECK(status == 0);
+}
+
+}  // namespace runnel
