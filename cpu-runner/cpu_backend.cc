@@ -342,7 +342,10 @@ void CpuBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
   float* const board = ranks_ == nullptr ? nullptr : ranks_->board();
   for_each_row(batch.num_rows(), [&](uint32_t row) {
     const uint32_t id = batch.token_ids[row] - own.first;
-    if (id >= own.count) return;
+    if (id >= own.count) {
+      CHECK(board != nullptr);  // another rank has it
+      return;
+    }
     const std::span<float> out(board == nullptr ? hidden_.row(row) : board + size_t{row} * hidden_.width(),
                                hidden_.width());
     table.parts[0].copy_row(id, out);
