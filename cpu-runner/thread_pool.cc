@@ -1,39 +1,19 @@
 #include "cpu-runner/thread_pool.h"
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <system_error>
 
 #include "runner/check.h"
 #include "runner/system/processors.h"
+#include "runner/system/spin.h"
 
 namespace runnel {
 namespace {
 
-// How long a thread watches a word before it asks the kernel to wake it. The gaps between the loops of one
-// step are a few microseconds, those between steps some tens of microseconds. Spinning covers both, and a
-// core that the gateway needs is held no longer than this.
-constexpr std::chrono::microseconds kSpin{30};
-constexpr int kPausesPerClockRead = 32;
-
-void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 // Returns when word is no longer value. After a bounded spin it waits in the kernel.
 void wait_while(const std::atomic<uint32_t>& word, uint32_t value) {
-  const auto deadline = std::chrono::steady_clock::now() + kSpin;
-  do {
-    for (int i = 0; i < kPausesPerClockRead; ++i) {
-      if (word.load(std::memory_order_acquire) != value) return;
-      pause_briefly();
-    }
-  } while (std::chrono::steady_clock::now() < deadline);
+  if (spin_until([&] { return word.load(std::memory_order_acquire) != value; })) return;
   word.wait(value, std::memory_order_acquire);
 }
 

@@ -4,15 +4,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <climits>
+
+#include "runner/system/spin.h"
 
 namespace runnel {
 namespace {
-
-// The gaps between the operations of a step are some microseconds.
-constexpr std::chrono::microseconds kSpin{30};
-constexpr int kPausesPerClockRead = 32;
 
 static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) &&
               std::atomic<uint32_t>::is_always_lock_free);
@@ -20,14 +17,6 @@ static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) &&
 // std::atomic's own wait works within one process.
 void futex(std::atomic<uint32_t>& word, int operation, uint32_t argument) {
   syscall(SYS_futex, &word, operation, argument, nullptr, nullptr, 0);
-}
-
-void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
 }
 
 }  // namespace
@@ -40,13 +29,7 @@ void SharedWord::add(uint32_t count) {
 }
 
 void SharedWord::wait_for(uint32_t least) {
-  const auto deadline = std::chrono::steady_clock::now() + kSpin;
-  do {
-    for (int i = 0; i < kPausesPerClockRead; ++i) {
-      if (has_reached(least)) return;
-      pause_briefly();
-    }
-  } while (std::chrono::steady_clock::now() < deadline);
+  if (spin_until([&] { return has_reached(least); })) return;
   num_sleepers_.fetch_add(1);
   for (uint32_t seen = value_.load(); static_cast<int32_t>(seen - least) < 0; seen = value_.load())
     futex(value_, FUTEX_WAIT, seen);
