@@ -1,7 +1,7 @@
 #include "runner/ranks/rank_group.h"
 
 #include <fcntl.h>
-#include <sys/prctl.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -76,10 +76,17 @@ void watch_deaths() {
   sigaction(SIGCHLD, &action, nullptr);
 }
 
+// Has the kernel kill this process when the leader, which alone can write to the pipe, has ended. A signal at
+// the death of the parent (PR_SET_PDEATHSIG) counts as sent by it, which Landlock denies to the leader.
+void end_with_leader(int pipe) {
+  const bool is_watched = fcntl(pipe, F_SETOWN, getpid()) == 0 && fcntl(pipe, F_SETSIG, SIGKILL) == 0 &&
+                          fcntl(pipe, F_SETFL, O_ASYNC) == 0;
+  pollfd now = {pipe, 0, 0};
+  if (!is_watched || poll(&now, 1, 0) != 0) _exit(static_cast<int>(ExitCode::kInternal));
+}
+
 // A follower has none of the leader's pipes, which must close when the leader dies, and does not outlive it.
-void become_follower(pid_t leader, int leaders_pipe) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != leader) _exit(static_cast<int>(ExitCode::kInternal));
+void become_follower(int leaders_pipe) {
   std::signal(SIGCHLD, SIG_DFL);
   const int nothing = open("/dev/null", O_RDWR);
   dup2(nothing, STDIN_FILENO);
@@ -118,20 +125,26 @@ Result<std::unique_ptr<RankGroup>> RankGroup::start(uint32_t num_ranks, int lead
 
   watch_deaths();
   const SignalsOfDeaths held;
-  const pid_t leader = getpid();
   for (uint32_t rank = 1; rank < num_ranks; ++rank) {
-    const pid_t pid = fork();
+    int pipe[2] = {-1, -1};
+    const pid_t pid = pipe2(pipe, O_CLOEXEC) == 0 ? fork() : -1;
     if (pid < 0) {
       return Error{ExitCode::kSystem, "The system refuses a process for rank " + std::to_string(rank) +
                                           " of " + std::to_string(num_ranks) + ": " + std::strerror(errno) +
                                           "."};
     }
     if (pid == 0) {
-      become_follower(leader, leaders_pipe);
+      close(pipe[1]);
+      for (const int other : group->lifelines_) close(other);
+      end_with_leader(pipe[0]);
+      become_follower(leaders_pipe);
       group->rank_ = rank;
       group->followers_.clear();
+      group->lifelines_.clear();
       return group;
     }
+    close(pipe[0]);
+    group->lifelines_.push_back(pipe[1]);
     watched[rank] = pid;
     group->followers_.push_back(pid);
   }
@@ -145,6 +158,7 @@ RankGroup::~RankGroup() {
   shared_->told.add(1);
   // In a sandbox this is refused, and the followers end by themselves.
   for (const int pid : followers_) (void)waitpid(pid, nullptr, 0);
+  for (const int pipe : lifelines_) close(pipe);
 }
 
 uint32_t RankGroup::share_of(uint32_t count) const {

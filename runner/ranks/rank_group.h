@@ -67,6 +67,7 @@ class RankGroup {
   Memory memory_;  // Shared, what the leader tells, the boards
   Shared* shared_ = nullptr;
   std::vector<int> followers_;  // of the leader: their process ids
+  std::vector<int> lifelines_;  // of the leader: pipes that close when it dies, each seen by one follower
   uint32_t num_told_ = 0;       // or heard
   uint32_t num_meetings_ = 0;
   uint64_t num_given_ = 0;
