@@ -1,9 +1,9 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
-import { Gateway } from '../fixtures/gateway.ts';
+import { Gateway, isAlive } from '../fixtures/gateway.ts';
 import { killAll, runAll } from '../fixtures/killed-streams.ts';
 import { variedRequests } from '../fixtures/varied-requests.ts';
 import { until } from '../fixtures/within.ts';
@@ -26,10 +26,6 @@ const requests = variedRequests(basename(DEFAULT_MODEL, '.gguf'), NUM_TOKENS);
 function ranksOf(runner: number): readonly number[] {
   const children = readFileSync(`/proc/${runner}/task/${runner}/children`, 'utf8').trim().split(' ');
   return [runner, ...children.map(Number)];
-}
-
-function hasEnded(pid: number): boolean {
-  return !existsSync(`/proc/${pid}`);
 }
 
 test(`${KILLS} kills of each of ${NUM_RANKS} ranks in turn change no byte`, async () => {
@@ -56,7 +52,7 @@ test(`${KILLS} kills of each of ${NUM_RANKS} ranks in turn change no byte`, asyn
     assert.match(gateway.log, 'Another rank of this model');
     // The next runner waits for the last process of the one before, and goes on with what it has computed.
     assert.not.match(gateway.log, 'kv_cache_dropped');
-    await until(END_MS, 'All ranks of dead runners to end', () => started.every(hasEnded));
+    await until(END_MS, 'All ranks of dead runners to end', () => !started.some(isAlive));
   } finally {
     await gateway.stop();
   }
