@@ -41,15 +41,21 @@ static void multiply_group(const WeightSegment& segment, const ColumnGroup& x, b
 
 // Prefetches part of a tile that this thread, or its neighbour, reads soon: the part that these columns are
 // of all columns. Tiles lie in the arena in the order in which a forward pass reads them. The processor's own
-// prefetching starts again in each page and in each part of a tile, which is late for parts of this size.
+// prefetching starts again in each page and in each tile, which is late for tiles of this size. The weights
+// go to the second cache: the first one has the activations, and is too small for two tiles.
 constexpr size_t kTilesAhead = 2;
+// For a single column of activations, longer tiles are read at the speed of memory without it, and slower
+// with it.
+constexpr size_t kShortTileBytes = 32 << 10;
 RUNNEL_INLINE void prefetch_share(const TiledWeights& weights, const std::byte* tile, uint32_t begin,
                                   uint32_t end) {
+  constexpr int kForReading = 0;
+  constexpr int kIntoSecondCache = 2;
   const std::byte* const ahead = tile + kTilesAhead * weights.tile_bytes;
   const std::byte* const last = ahead + weights.tile_bytes * end / weights.columns;
   for (const std::byte* line = ahead + weights.tile_bytes * begin / weights.columns; line < last;
        line += kLineBytes)
-    __builtin_prefetch(line);
+    __builtin_prefetch(line, kForReading, kIntoSecondCache);
 }
 
 // Multiplies the widest register block of at most num_columns columns. Returns its width.
@@ -69,8 +75,9 @@ RUNNEL_INLINE uint32_t multiply_widest(Widths<kColumns, kNarrower...>, uint32_t 
 template <typename Format>
 static void multiply_tile(const TiledWeights& weights, const std::byte* tile, const Columns& columns,
                           float* out, size_t out_stride) {
+  const bool prefetches = columns.count > 1 || weights.tile_bytes <= kShortTileBytes;
   for (uint32_t first = 0; first < weights.columns; first += kSegmentColumns) {
-    prefetch_share(weights, tile, first, min_u32(first + kSegmentColumns, weights.columns));
+    if (prefetches) prefetch_share(weights, tile, first, min_u32(first + kSegmentColumns, weights.columns));
     const WeightSegment segment =
         Format::segment(tile, first, min_u32(kSegmentColumns, weights.columns - first));
     for (uint32_t done = 0; done < columns.count;) {
