@@ -20,10 +20,12 @@ struct Kernels {
                       size_t out_stride);
   void (*multiply_f32)(const TiledWeights& weights, size_t tile, const Columns& columns, float* out,
                        size_t out_stride);
-  // Compute what the products above read besides the values, for n values of a row; the last block may be
-  // incomplete. The blocks are kPanelRows apart. For multiply_f32 that is the sums alone.
-  void (*make_ready_i8)(const float* values, uint32_t n, ReadyBlock* out);
-  void (*make_ready_f32)(const float* values, uint32_t n, ReadyBlock* out);
+  // Compute what the products above read besides the values, for `count` blocks of 32 values that begin
+  // stride floats apart. The results are out_stride blocks apart. For multiply_f32 that is the sums alone.
+  void (*make_ready_i8)(const float* values, size_t stride, uint32_t count, ReadyBlock* out,
+                        size_t out_stride);
+  void (*make_ready_f32)(const float* values, size_t stride, uint32_t count, ReadyBlock* out,
+                         size_t out_stride);
   // The two kinds of norm. out may be equal to in.
   void (*norm)(const float* in, const float* gain, uint32_t n, float epsilon, float* out);
   void (*layer_norm)(const float* in, const float* gain, const float* bias, uint32_t n, float epsilon,
@@ -56,6 +58,9 @@ extern const Kernels kPortableKernels;
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvxVnniKernels;
 extern const Kernels kAvx512VnniKernels;
+#elif defined(__aarch64__)
+extern const Kernels kDotprodKernels;
+extern const Kernels kI8mmKernels;
 #endif
 
 }  // namespace runnel

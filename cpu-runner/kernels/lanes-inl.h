@@ -1,6 +1,6 @@
-// A vector whose lanes are rows of a tile, as wide as the registers of the instruction set (RUNNEL_LANES: 8
-// or 16), and the few operations on it that depend on the instruction set. Without that instruction set, GCC
-// emulates the same lanes, so any width can be computed, and tested, anywhere.
+// A vector whose lanes are rows of a tile, as wide as the registers of the instruction set (RUNNEL_LANES: 4,
+// 8 or 16), and the few operations on it that depend on the instruction set. Without that instruction set,
+// GCC emulates the same lanes, so any width can be computed, and tested, anywhere.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,12 @@
 #else
 #define RUNNEL_HAS_AVX512 0
 #endif
+// Registers of four lanes.
+#if RUNNEL_HAS_NEON && RUNNEL_LANES == 4
+#define RUNNEL_IS_NEON 1
+#else
+#define RUNNEL_IS_NEON 0
+#endif
 
 namespace runnel::RUNNEL_KERNELS {
 
@@ -23,6 +29,14 @@ typedef float Floats __attribute__((vector_size(4 * RUNNEL_LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * RUNNEL_LANES)));
 typedef float AliasingFloats __attribute__((vector_size(4 * RUNNEL_LANES), aligned(4), may_alias));
 typedef int32_t AliasingInts __attribute__((vector_size(4 * RUNNEL_LANES), may_alias));
+
+#if RUNNEL_LANES == 16
+static constexpr Ints kLanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#elif RUNNEL_LANES == 8
+static constexpr Ints kLanes = {0, 1, 2, 3, 4, 5, 6, 7};
+#else
+static constexpr Ints kLanes = {0, 1, 2, 3};
+#endif
 
 RUNNEL_INLINE Floats load_floats(const float* from) {
   return *reinterpret_cast<const AliasingFloats*>(from);
@@ -87,6 +101,8 @@ RUNNEL_INLINE Floats fma_lanes(Floats a, Floats b, Floats c) {
   return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
   return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif RUNNEL_IS_NEON
+  return vfmaq_f32(c, a, b);
 #else
   Floats sum;
   for (uint32_t lane = 0; lane < kVectorRows; ++lane) sum[lane] = __builtin_fmaf(a[lane], b[lane], c[lane]);
@@ -97,6 +113,8 @@ RUNNEL_INLINE Floats fma_lanes(Floats a, Floats b, Floats c) {
 RUNNEL_INLINE Floats load_halves(const std::byte* from) {
 #if RUNNEL_HAS_AVX512
   return (Floats)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif RUNNEL_LANES == 4
+  return load_four_halves(reinterpret_cast<const uint16_t*>(from));
 #else
   Floats value;
   auto* parts = reinterpret_cast<Float8*>(&value);
@@ -112,6 +130,8 @@ RUNNEL_INLINE Floats load_upper_halves(const std::byte* from) {
   const Ints bits = (Ints)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 #elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
   const Ints bits = (Ints)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#elif RUNNEL_IS_NEON
+  const Ints bits = (Ints)vmovl_u16(vld1_u16(reinterpret_cast<const uint16_t*>(from)));
 #else
   Ints bits;
   for (uint32_t lane = 0; lane < kVectorRows; ++lane)
@@ -126,6 +146,8 @@ RUNNEL_INLINE Ints load_byte_lanes(const std::byte* from) {
   return (Ints)_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 #elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
   return (Ints)_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+#elif RUNNEL_IS_NEON
+  return vmovl_s16(vget_low_s16(vmovl_s8(load_four_bytes(reinterpret_cast<const int8_t*>(from)))));
 #else
   Ints value;
   for (uint32_t lane = 0; lane < kVectorRows; ++lane)
@@ -140,6 +162,8 @@ RUNNEL_INLINE Ints load_byte_pairs(const std::byte* from) {
   return (Ints)_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 #elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
   return (Ints)_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#elif RUNNEL_IS_NEON
+  return (Ints)vmovl_s8(vld1_s8(reinterpret_cast<const int8_t*>(from)));
 #else
   Ints value;
   for (uint32_t lane = 0; lane < kVectorRows; ++lane) {
@@ -162,6 +186,8 @@ RUNNEL_INLINE Ints look_up(const ByteTable& table, Ints x) {
 #elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
   const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(table.bytes));
   return (Ints)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), (__m256i)x);
+#elif RUNNEL_IS_NEON
+  return (Ints)vqtbl1q_u8(vld1q_u8(table.bytes), (uint8x16_t)x);
 #else
   Ints found;
   const auto* from = reinterpret_cast<const uint8_t*>(&x);
@@ -183,6 +209,9 @@ RUNNEL_INLINE Ints dot_pairs(Ints a, Ints b) {
   return (Ints)_mm512_madd_epi16((__m512i)a, (__m512i)b);
 #elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
   return (Ints)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#elif RUNNEL_IS_NEON
+  const int32x4_t low = vmull_s16(vget_low_s16((int16x8_t)a), vget_low_s16((int16x8_t)b));
+  return vpaddq_s32(low, vmull_high_s16((int16x8_t)a, (int16x8_t)b));
 #else
   return ((a << 16) >> 16) * ((b << 16) >> 16) + (a >> 16) * (b >> 16);
 #endif

@@ -1,42 +1,69 @@
-// Makes a row of floats ready for products: each block of 32 as signed bytes with a scale (docs/numerics.md).
+// Makes blocks of 32 floats ready for products: signed bytes with a scale (docs/numerics.md).
 #pragma once
 
 #include "cpu-runner/kernels/lanes-inl.h"
 #include "cpu-runner/kernels/product.h"
+#include "cpu-runner/kernels/segment-inl.h"
 
 namespace runnel::RUNNEL_KERNELS {
 
 constexpr uint32_t kBlockVectors = kBlockColumns / kVectorRows;
 
-RUNNEL_INLINE Int8Lanes larger(Int8Lanes a, Int8Lanes b) {
-  return a > b ? a : b;
-}
+// Blocks that are made ready together, since reductions across lanes cost as much for four vectors as for
+// one.
+constexpr uint32_t kBlocksTogether = 4;
 
-// The largest of eight lanes, in all lanes.
-RUNNEL_INLINE Int8Lanes largest_lane(Int8Lanes x) {
-  x = larger(x, __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3));
-  x = larger(x, __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5));
-  return larger(x, __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6));
-}
+typedef int32_t Int4 __attribute__((vector_size(16)));
 
-RUNNEL_INLINE int32_t sum_of_lanes(Int8Lanes x) {
-  x = x + __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3);
-  x = x + __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5);
-  return x[0] + x[1];
-}
+// Pairs of lanes of two vectors in turn, within each four lanes of them.
+static constexpr Ints kFirstPairs = (kLanes & ~3) + ((kLanes & 3) >> 1) + (kLanes & 1) * RUNNEL_LANES;
+static constexpr Ints kSecondPairs = kFirstPairs + 2;
+static constexpr Ints kFirstHalves = (kLanes & ~3) + (kLanes & 1) + ((kLanes & 2) >> 1) * RUNNEL_LANES;
+static constexpr Ints kSecondHalves = kFirstHalves + 2;
 
-// max |x|, compared as integers: there a NaN is larger than infinity, and is not lost.
-RUNNEL_INLINE float largest_magnitude(const Floats (&x)[kBlockVectors]) {
-  Ints largest = (Ints)x[0] & 0x7fffffff;
-  for (uint32_t v = 1; v < kBlockVectors; ++v) {
-    const Ints magnitudes = (Ints)x[v] & 0x7fffffff;
-    largest = magnitudes > largest ? magnitudes : largest;
-  }
-#if RUNNEL_LANES == 16
-  return from_bits(largest_lane(larger(low_lanes(largest), high_lanes(largest))))[0];
+// Lane i is the reduction of vector i by op, which takes and gives vectors, and whose order does not matter.
+template <typename Op>
+RUNNEL_INLINE Int4 reduce_each(const Ints (&x)[kBlocksTogether], const Op& op) {
+  const auto in_pairs = [&](Ints a, Ints b) __attribute__((always_inline)) {
+    return op(__builtin_shuffle(a, b, kFirstPairs), __builtin_shuffle(a, b, kSecondPairs));
+  };
+  const Ints low = in_pairs(x[0], x[1]);
+  const Ints high = in_pairs(x[2], x[3]);
+  const Ints fours =
+      op(__builtin_shuffle(low, high, kFirstHalves), __builtin_shuffle(low, high, kSecondHalves));
+#if RUNNEL_LANES == 4
+  return fours;
 #else
-  return from_bits(largest_lane(largest))[0];
+#if RUNNEL_LANES == 16
+  const Int8Lanes eight = op(low_lanes(fours), high_lanes(fours));
+#else
+  const Int8Lanes eight = fours;
 #endif
+  return op(__builtin_shufflevector(eight, eight, 0, 1, 2, 3),
+            __builtin_shufflevector(eight, eight, 4, 5, 6, 7));
+#endif
+}
+
+struct Larger {
+  template <typename Vector>
+  RUNNEL_INLINE_MEMBER Vector operator()(Vector a, Vector b) const {
+    return a > b ? a : b;
+  }
+};
+struct Added {
+  template <typename Vector>
+  RUNNEL_INLINE_MEMBER Vector operator()(Vector a, Vector b) const {
+    return a + b;
+  }
+};
+
+// |x| in lanes, compared as integers: there a NaN is larger than infinity, and is not lost.
+RUNNEL_INLINE Ints largest_magnitudes(const float* values) {
+  Ints largest = {};
+#pragma GCC unroll 8
+  for (uint32_t v = 0; v < kBlockVectors; ++v)
+    largest = Larger{}(largest, (Ints)load_floats(values + v * kVectorRows) & 0x7fffffff);
+  return largest;
 }
 
 // Rounds x to the nearest integer, ties to even, as exp of exp-inl.h does, and limits it to -127 to 127.
@@ -58,56 +85,91 @@ RUNNEL_INLINE void store_bytes(int8_t* to, const Ints (&quants)[kBlockVectors]) 
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), bytes);
+#elif RUNNEL_IS_NEON
+  for (uint32_t v = 0; v < kBlockVectors; v += 4) {
+    const int16x8_t low = vcombine_s16(vmovn_s32(quants[v]), vmovn_s32(quants[v + 1]));
+    const int16x8_t high = vcombine_s16(vmovn_s32(quants[v + 2]), vmovn_s32(quants[v + 3]));
+    vst1q_s8(to + v * kVectorRows, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+  }
 #else
   for (uint32_t i = 0; i < kBlockColumns; ++i)
     to[i] = static_cast<int8_t>(quants[i / kVectorRows][i % kVectorRows]);
 #endif
 }
 
-// The sum of the first 16 quants of a block (half 0), or of the others.
-RUNNEL_INLINE int32_t sum_of_half(const Ints (&quants)[kBlockVectors], uint32_t half) {
-#if RUNNEL_LANES == 16
-  return sum_of_lanes(low_lanes(quants[half]) + high_lanes(quants[half]));
-#else
-  return sum_of_lanes(quants[2 * half] + quants[2 * half + 1]);
-#endif
-}
-
-RUNNEL_INLINE void make_block_ready(const float* values, ReadyBlock& out) {
-  Floats x[kBlockVectors];
-  Ints quants[kBlockVectors] = {};
-  for (uint32_t v = 0; v < kBlockVectors; ++v) x[v] = load_floats(values + v * kVectorRows);
-  const float scale = largest_magnitude(x) / 127.0f;
-  if (scale > 0.0f && scale <= __FLT_MAX__) {
-    for (uint32_t v = 0; v < kBlockVectors; ++v) quants[v] = to_quants(x[v] / in_all_lanes(scale));
+// Stores the scales of four blocks, and their sums.
+RUNNEL_INLINE void store_sums(Float4 scales, Int4 first_sums, Int4 second_sums,
+                              ReadyBlock* const (&out)[kBlocksTogether]) {
+  const Int4 quant_sums = first_sums + second_sums;
+  const Int4 sums = (Int4)(scales * __builtin_convertvector(quant_sums, Float4));
+  const Int4 half_sums = (first_sums & 0xffff) | (second_sums << 16);
+  static_assert(offsetof(ReadyBlock, half_sums) == offsetof(ReadyBlock, scale) + 12);
+  const Int4 scales_and_sums[2] = {__builtin_shufflevector((Int4)scales, sums, 0, 4, 1, 5),
+                                   __builtin_shufflevector((Int4)scales, sums, 2, 6, 3, 7)};
+  const Int4 integers[2] = {__builtin_shufflevector(quant_sums, half_sums, 0, 4, 1, 5),
+                            __builtin_shufflevector(quant_sums, half_sums, 2, 6, 3, 7)};
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < kBlocksTogether; ++i) {
+    const Int4 a = scales_and_sums[i / 2];
+    const Int4 b = integers[i / 2];
+    const Int4 fields =
+        i % 2 == 0 ? __builtin_shufflevector(a, b, 0, 1, 4, 5) : __builtin_shufflevector(a, b, 2, 3, 6, 7);
+    __builtin_memcpy(&out[i]->scale, &fields, sizeof fields);
   }
-  store_bytes(out.quants, quants);
-  const int32_t first_sum = sum_of_half(quants, 0);
-  const int32_t second_sum = sum_of_half(quants, 1);
-  const int32_t sum = first_sum + second_sum;
-  out.scale = scale;
-  out.sum = scale * static_cast<float>(sum);
-  out.quant_sum = sum;
-  out.half_sums = (first_sum & 0xffff) | (second_sum << 16);
 }
 
-static void make_ready_i8(const float* values, uint32_t n, ReadyBlock* out) {
-  uint32_t first = 0;
-  for (; first + kBlockColumns <= n; first += kBlockColumns, out += kPanelRows)
-    make_block_ready(values + first, *out);
-  if (first == n) return;
-  float last[kBlockColumns] = {};
-  __builtin_memcpy(last, values + first, (n - first) * sizeof(float));
-  make_block_ready(last, *out);
+RUNNEL_INLINE void make_four_ready(const float* const (&values)[kBlocksTogether],
+                                   ReadyBlock* const (&out)[kBlocksTogether]) {
+  Ints magnitudes[kBlocksTogether];
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < kBlocksTogether; ++i) magnitudes[i] = largest_magnitudes(values[i]);
+  const Float4 scales = (Float4)reduce_each(magnitudes, Larger{}) / 127.0f;
+  // Without a usable scale all quants are 0.
+  const Int4 are_usable = (scales > 0.0f) & (scales <= __FLT_MAX__);
+  Ints sums[2][kBlocksTogether];  // of the first 16 quants of each block, and of the others
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < kBlocksTogether; ++i) {
+    const Floats scale = in_all_lanes(scales[i]);
+    const Ints is_usable = in_all_lanes(are_usable[i]);
+    Ints quants[kBlockVectors];
+#pragma GCC unroll 8
+    for (uint32_t v = 0; v < kBlockVectors; ++v)
+      quants[v] = to_quants(load_floats(values[i] + v * kVectorRows) / scale) & is_usable;
+    store_bytes(out[i]->quants, quants);
+#pragma GCC unroll 2
+    for (uint32_t half = 0; half < 2; ++half) {
+      constexpr uint32_t kHalf = kBlockVectors / 2;
+      sums[half][i] = quants[half * kHalf];
+#pragma GCC unroll 4
+      for (uint32_t v = 1; v < kHalf; ++v) sums[half][i] += quants[half * kHalf + v];
+    }
+  }
+  store_sums(scales, reduce_each(sums[0], Added{}), reduce_each(sums[1], Added{}), out);
+}
+
+static void make_ready_i8(const float* values, size_t stride, uint32_t count, ReadyBlock* out,
+                          size_t out_stride) {
+  for (uint32_t first = 0; first < count; first += kBlocksTogether) {
+    const float* from[kBlocksTogether];
+    ReadyBlock* to[kBlocksTogether];
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < kBlocksTogether; ++i) {
+      // At the end, the last block is made ready more than once.
+      const uint32_t block = min_u32(first + i, count - 1);
+      from[i] = values + block * stride;
+      to[i] = out + block * out_stride;
+    }
+    make_four_ready(from, to);
+  }
 }
 
 // For products with the floats themselves: computes the sums alone.
-static void make_ready_f32(const float* values, uint32_t n, ReadyBlock* out) {
-  for (uint32_t first = 0; first < n; first += kBlockColumns, out += kPanelRows) {
+static void make_ready_f32(const float* values, size_t stride, uint32_t count, ReadyBlock* out,
+                           size_t out_stride) {
+  for (uint32_t block = 0; block < count; ++block) {
     float sum = 0.0f;
-    const uint32_t end = first + kBlockColumns < n ? first + kBlockColumns : n;
-    for (uint32_t k = first; k < end; ++k) sum += values[k];
-    out->sum = sum;
+    for (uint32_t i = 0; i < kBlockColumns; ++i) sum += values[block * stride + i];
+    out[block * out_stride].sum = sum;
   }
 }
 

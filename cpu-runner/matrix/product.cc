@@ -22,10 +22,9 @@ constexpr auto kOnes = [] {
   return ones;
 }();
 
-void make_blocks_ready(const Executor& executor, const float* values, uint32_t n, ReadyBlock* out) {
-  const auto make_ready = executor.activations == ActivationType::kI8 ? executor.kernels.make_ready_i8
-                                                                      : executor.kernels.make_ready_f32;
-  make_ready(values, n, out);
+auto kernel_for_ready(const Executor& executor) {
+  return executor.activations == ActivationType::kI8 ? executor.kernels.make_ready_i8
+                                                     : executor.kernels.make_ready_f32;
 }
 
 }  // namespace
@@ -79,12 +78,21 @@ void multiply_gated_piece(const Executor& executor, const GatedMatrices& matrice
       multiply(gates + column * kTileRows, up, piece.num_outputs, to);
     else
       multiply(up, kOnes.data(), piece.num_outputs, to);
-    make_blocks_ready(executor, to, piece.num_outputs, out.block(row, piece.first_output));
+  }
+  // A column of blocks in each panel; behind the last output are zeros.
+  for (uint32_t done = 0; done < piece.num_columns;) {
+    const uint32_t row = piece.first_column + done;
+    const uint32_t count = std::min(piece.num_columns - done, kPanelRows - row % kPanelRows);
+    kernel_for_ready(executor)(out.row(row) + piece.first_output, out.stride(), count,
+                               out.block(row, piece.first_output), 1);
+    done += count;
   }
 }
 
 void make_ready(const Executor& executor, Activation& activation, uint32_t row) {
-  make_blocks_ready(executor, activation.row(row), activation.width(), activation.block(row, 0));
+  const uint32_t num_blocks = divide_up(activation.width(), kBlockColumns);
+  kernel_for_ready(executor)(activation.row(row), kBlockColumns, num_blocks, activation.block(row, 0),
+                             kPanelRows);
 }
 
 void multiply_rows(const Executor& executor, const StackedMatrix& matrix, const Activation& in,

@@ -35,7 +35,8 @@ Activation ready_rows(const Kernels& kernels, ActivationType type, std::span<con
   Activation activation(num_rows, width);
   for (uint32_t row = 0; row < num_rows; ++row) {
     std::ranges::copy(rows.subspan(row * width, width), activation.row(row));
-    make_ready(activation.row(row), width, activation.block(row, 0));
+    make_ready(activation.row(row), kBlockColumns, (width + kBlockColumns - 1) / kBlockColumns,
+               activation.block(row, 0), kPanelRows);
   }
   return activation;
 }
