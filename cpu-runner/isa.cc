@@ -5,6 +5,10 @@
 
 #include "runner/formats/in_quotes.h"
 
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
 namespace runnel {
 namespace {
 
@@ -23,6 +27,10 @@ constexpr Isa kIsas[] = {
      [] { return __builtin_cpu_supports("x86-64-v3") != 0 && __builtin_cpu_supports("avxvnni") != 0; }},
     {&kAvx512VnniKernels,
      [] { return __builtin_cpu_supports("x86-64-v4") != 0 && __builtin_cpu_supports("avx512vnni") != 0; }},
+#elif defined(__aarch64__)
+    {&kDotprodKernels, [] { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }},
+    {&kI8mmKernels,
+     [] { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0 && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0; }},
 #endif
 };
 

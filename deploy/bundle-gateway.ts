@@ -14,7 +14,7 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { BUNDLE, digestOf, isBundleCurrent, MANIFEST, sourceAt } from '../gateway/bundle.js';
 import { bundlePlayground } from './bundle-playground.ts';
-import { type Program, writeCodeCache } from './code-cache.ts';
+import { cacheName, type Program, writeCodeCache } from './code-cache.ts';
 import { bundleOptions, NATIVE_PACKAGE, ROOT, sourceUrls } from './source-urls.ts';
 
 /** Builds the bundle of gateway/bundle.js, the playground's page, and a file with the licences of the packages in them. */
@@ -63,7 +63,7 @@ export async function bundleGateway(): Promise<void> {
   for (const { name, code } of codes) replace(name, code);
   // A program is replaced last, when the code that it names exists. A start that comes before its cache does without.
   for (const { program, start } of codes) replace(`${program}.cjs`, start);
-  const names = [LOADER, ...codes.flatMap(({ program, name }) => [`${program}.cjs`, name, `${name}.cache`])];
+  const names = [LOADER, ...codes.flatMap(({ program, name }) => [`${program}.cjs`, name, cacheName(name)])];
   for (const name of readdirSync(OUTDIR))
     if (CODE.test(name) && !names.includes(name)) rmSync(join(OUTDIR, name));
   // index.html is replaced last, when the files that it names exist.

@@ -5,9 +5,14 @@ const { dirname, join } = require('node:path');
 const { Script } = require('node:vm');
 
 /**
- * Runs the code of a bundled program with V8's cache of its compilation, NAME.cache, which lies beside it. A cache of another
- * version of V8, or of other flags, is not taken: V8 then compiles the code, and the start takes longer.
+ * Runs the code of a bundled program with V8's cache of its compilation, which lies beside it. A cache of another version of V8,
+ * or of other flags, is not taken: V8 then compiles the code, and the start takes longer. V8 does not look at the architecture,
+ * and crashes with another one's, so the file is named for it.
  */
+
+function cacheName(name) {
+  return `${name}.${process.arch}.cache`;
+}
 
 /** Returns the code of a CommonJS module, compiled. It is in ASCII, which takes half the memory of other text. */
 function compile(name) {
@@ -17,7 +22,7 @@ function compile(name) {
 
 function cacheOf(filename) {
   try {
-    return readFileSync(`${filename}.cache`);
+    return readFileSync(cacheName(filename));
   } catch {
     return undefined;
   }
@@ -31,4 +36,4 @@ function run(script, name) {
   return module.exports;
 }
 
-module.exports = { compile, run };
+module.exports = { cacheName, compile, run };

@@ -18,9 +18,12 @@ import { ROOT } from './source-urls.ts';
 
 /** What cached-code.cjs exports. */
 interface Loader {
+  cacheName(name: string): string;
   compile(name: string): Script;
   run(script: Script, name: string): { main(args: readonly string[]): Promise<number> };
 }
+
+export const { cacheName } = createRequire(import.meta.url)('./cached-code.cjs') as Loader;
 
 const MODEL = join(ROOT, 'test/golden/tiny-llama-q8_0.gguf');
 const MAX_WAIT_MS = 60_000;
@@ -45,9 +48,9 @@ async function write(program: Program, name: string): Promise<void> {
   const { compile, run } = createRequire(folder)('./cached-code.cjs') as Loader;
   const script = compile(name);
   await programs[program].rehearse(run(script, name));
-  const part = join(folder, `${name}.cache.${process.pid}`);
-  writeFileSync(part, script.createCachedData());
-  renameSync(part, join(folder, `${name}.cache`));
+  const cache = join(folder, cacheName(name));
+  writeFileSync(`${cache}.${process.pid}`, script.createCachedData());
+  renameSync(`${cache}.${process.pid}`, cache);
 }
 
 /** A start of the server, with a runner that ends at once, and requests that are refused therefore. */

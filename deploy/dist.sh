@@ -1,6 +1,7 @@
 #!/bin/sh
 # `make dist`: packs what `make` has built into an archive and a Debian package, which run without sources and npm
-# packages. Both contain what install.sh installs. The same build gives the same bytes: file times are that of the last
+# packages. Both contain what install.sh installs. ARCHITECTURE: of the runners in BUILD, by Debian's name; by default this
+# machine's. The same build gives the same bytes: file times are that of the last
 # commit, or SOURCE_DATE_EPOCH.
 set -eu
 umask 022
@@ -26,7 +27,9 @@ of_package_json() {
   node -p "JSON.parse(fs.readFileSync('package.json', 'utf8')).$1"
 }
 version=$(of_package_json version)
-architecture=$(dpkg --print-architecture)
+# dpkg-shlibdeps reads its architecture from this variable.
+export DEB_HOST_ARCH="${ARCHITECTURE:-$(dpkg --print-architecture)}"
+architecture=$DEB_HOST_ARCH
 
 mkdir -p "$DIST"
 DIST=$(realpath "$DIST")

@@ -52,6 +52,11 @@ export function isOnlyInCheck(file: string): boolean {
   return ONLY_IN_CHECK.includes(file);
 }
 
+/** What `make check-arm` runs, with a runner for ARM64 under an emulator. */
+export function isForArm64(file: string): boolean {
+  return file.startsWith('test/arm64/');
+}
+
 /** The time that a fuzz target has, unless it runs at full length. */
 const FUZZ_SECONDS = 45;
 /** A target that has read less than this part of its full length in that time has become too slow. */

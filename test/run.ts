@@ -5,8 +5,9 @@ import { parseArgs } from 'node:util';
 import { bundleGateway } from '../deploy/bundle-gateway.ts';
 import { bundleTests, TEST_BUNDLES } from './bundle.ts';
 import { type CasesOutcome, type Command, outcomeOfPart, partsOf, runPart, together } from './doctest.ts';
+import { ARM64_EMULATOR } from './fixtures/arm64.ts';
 import { PROGRAMS, sourceFile } from './fixtures/program-list.ts';
-import { alone, type Gate, isOnlyInCheck, shortfalls, sideBySide } from './gates.ts';
+import { alone, type Gate, isForArm64, isOnlyInCheck, shortfalls, sideBySide } from './gates.ts';
 import {
   type Finished,
   indented,
@@ -25,6 +26,7 @@ import {
  *
  * --build DIR       the CMake build whose tests to run
  * --check           runs what `make check` runs: the C++ tests of the builds sanitize and threads in DIR, and the gates
+ * --arm64           runs what `make check-arm` runs: the tests of the build arm64 in DIR, under an emulator
  * --nightly         with --check: fuzzing runs at its full length
  * --since SECONDS   when the build of what is tested began, in seconds since 1970; the total time is counted from there
  * PATTERN           runs only the TypeScript files whose path contains PATTERN
@@ -47,6 +49,7 @@ const { values, positionals } = parseArgs({
   options: {
     build: { type: 'string', default: 'build' },
     check: { type: 'boolean', default: false },
+    arm64: { type: 'boolean', default: false },
     nightly: { type: 'boolean', default: false },
     since: { type: 'string', default: String(Date.now() / 1000) },
   },
@@ -200,6 +203,23 @@ async function runGates(): Promise<void> {
   for (const gate of alone) await runGate(gate);
 }
 
+async function runArm64(files: readonly string[]): Promise<void> {
+  const emulated = (program: string, ...options: string[]): Command => [
+    ARM64_EMULATOR,
+    `${values.build}/arm64/${program}`,
+    ...options,
+  ];
+  const exactness = emulated('exactness', '--cases', '500', '--seed', '1');
+  await inLanes([
+    ...files.map((file) => () => testFile(file)),
+    // The memory of the process is the emulator's.
+    ...(await cases(emulated('cpu-runner-tests', '--source-file-exclude=*/memory_plan_test*'))),
+    ...(await cases(emulated('runner-tests', '--test-case=sandbox*'))),
+    ...(await cases(emulated('cuda-runner-smoke'), RACES)),
+    check('exactness of random cases', ...exactness),
+  ]);
+}
+
 const files = (await listFiles('test/*.test.ts')).filter(
   (file) => positionals.length === 0 || positionals.some((pattern) => file.includes(pattern)),
 );
@@ -211,7 +231,9 @@ if (positionals.length > 0) {
   await inLanes(longestFirst(files).map((file) => () => testFile(file)));
 } else if (values.check) {
   await runGates();
+} else if (values.arm64) {
+  await runArm64(files.filter(isForArm64));
 } else {
-  await runTests(files.filter((file) => !isOnlyInCheck(file)));
+  await runTests(files.filter((file) => !isOnlyInCheck(file) && !isForArm64(file)));
 }
 tally.close(Date.now() / 1000 - Number(values.since), NUM_PROCESSORS);

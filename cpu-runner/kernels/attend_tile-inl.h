@@ -10,8 +10,8 @@
 
 namespace runnel::RUNNEL_KERNELS {
 
-// Vectors of sums that stay in registers. Some registers must be left for rows and factors.
-static constexpr int kSums = kWideLanes == 16 ? 24 : 12;
+// Vectors of sums that stay in registers. A quarter of them is left for rows and factors.
+static constexpr int kSums = kNumRegisters * 3 / 4;
 // Limit of the queries at once, with two vectors each.
 static constexpr int kMaxWidth = kSums / 2;
 // A score is the sum of four chains of sums (docs/numerics.md).
@@ -225,6 +225,10 @@ RUNNEL_INLINE float sum_of_tile(const Wide (&weights)[kPositionVectors]) {
 #if RUNNEL_LANES == 16
   const Wide sum = weights[0] + weights[1];
   return sum_lanes(low_half(sum) + high_half(sum));
+#elif RUNNEL_LANES == 4
+  const Wide low = (weights[0] + weights[4]) + (weights[2] + weights[6]);
+  const Wide high = (weights[1] + weights[5]) + (weights[3] + weights[7]);
+  return sum_lanes(low + high);
 #else
   return sum_lanes((weights[0] + weights[2]) + (weights[1] + weights[3]));
 #endif
@@ -242,7 +246,7 @@ RUNNEL_INLINE void weigh(uint32_t query, float scale, AttendState& state) {
   float* weights = state.weights[query];
   Wide scores[kPositionVectors];
   Wide largest = broadcast_wide(state.max[query]);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (uint32_t v = 0; v < kPositionVectors; ++v) {
     scores[v] = load_wide(weights + v * kWideLanes) * broadcast_wide(scale);
     if (!kIsWhole) scores[v] = are_seen(seen, v) ? scores[v] : broadcast_wide(-__builtin_inff());
@@ -257,7 +261,7 @@ RUNNEL_INLINE void weigh(uint32_t query, float scale, AttendState& state) {
     state.correction[query] = exp(broadcast(state.max[query] - new_max))[0];
     state.max[query] = new_max;
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (uint32_t v = 0; v < kPositionVectors; ++v) {
     scores[v] = exp(scores[v] - broadcast_wide(state.max[query]));
     // exp clamps minus infinity and gives more than 0, so the weights of positions that are not seen are set

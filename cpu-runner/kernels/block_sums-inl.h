@@ -173,6 +173,45 @@ RUNNEL_INLINE void add_up(const std::byte* words, uint32_t half, const ReadyBloc
   }
 }
 
+#if defined(RUNNEL_MATRICES_OF_NEON)
+// The same for columns in pairs, by products of matrices: two rows of eight weights times two columns.
+template <typename Format, int kVectors, int kColumns>
+requires(kColumns % 2 == 0) RUNNEL_INLINE void add_up(const std::byte* words, uint32_t half,
+                                                      const ReadyBlock* x, Ints (&sums)[kColumns][kVectors]) {
+  constexpr uint32_t kFours = Format::kFormat.sum_fours();
+  Ints products[kColumns][kVectors] = {};  // of a pair of columns: rows 0 and 1, then rows 2 and 3
+#pragma GCC unroll 1
+  for (uint32_t four = half * kFours; four < (half + 1) * kFours; four += 2) {
+    Ints weights[2][kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const Ints first = Format::bytes_of(words + v * sizeof(Ints), four);
+      const Ints second = Format::bytes_of(words + v * sizeof(Ints), four + 1);
+      weights[0][v] = vzip1q_s32(first, second);
+      weights[1][v] = vzip2q_s32(first, second);
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns; c += 2) {
+      const int8x16_t pair =
+          vcombine_s8(vld1_s8(x[c].quants + 4 * four), vld1_s8(x[c + 1].quants + 4 * four));
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        products[c][v] = vmmlaq_s32(products[c][v], (int8x16_t)weights[0][v], pair);
+        products[c + 1][v] = vmmlaq_s32(products[c + 1][v], (int8x16_t)weights[1][v], pair);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < kColumns; c += 2) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      sums[c][v] += vuzp1q_s32(products[c][v], products[c + 1][v]);
+      sums[c + 1][v] += vuzp2q_s32(products[c][v], products[c + 1][v]);
+    }
+  }
+}
+#endif
+
 // sums[c][v] = Σ q_w q. It is too large by kExcess times the sum of q, or times the sums of q times
 // sub-scales.
 template <typename Format, int kVectors, int kColumns>

@@ -10,6 +10,11 @@
 #define RUNNEL_DOT4_OF_AVX 1
 #elif RUNNEL_LANES == 8 && RUNNEL_HAS_AVX2
 #define RUNNEL_PAIRS_OF_AVX2 1
+#elif RUNNEL_IS_NEON && defined(__ARM_FEATURE_DOTPROD)
+#define RUNNEL_DOT4_OF_NEON 1
+#endif
+#if RUNNEL_IS_NEON && defined(__ARM_FEATURE_MATMUL_INT8)
+#define RUNNEL_MATRICES_OF_NEON 1
 #endif
 
 namespace runnel::RUNNEL_KERNELS {
@@ -46,18 +51,23 @@ struct DotsSigned {
 #else
 
 // Six columns times two vectors of 16 rows take 24 of 32 registers; times one vector of 8 rows, 12 of 16.
+// Four columns times four vectors of 4 rows take 16 of 32.
 #if RUNNEL_HAS_AVX2
 using DotWidths = Widths<6, 4, 3, 2, 1>;
+#elif defined(RUNNEL_DOT4_OF_NEON)
+using DotWidths = Widths<4, 3, 2, 1>;
 #else
 using DotWidths = Widths<6, 1>;
 #endif
 
-// acc + the sum of the four products u8[i] * s8[i].
+// acc + the sum of the four products u8[i] * s8[i]. NEON multiplies numbers with signs only.
 RUNNEL_INLINE Ints dot4(Ints acc, Ints u8, Ints s8) {
 #if defined(RUNNEL_DOT4_OF_AVX512)
   return (Ints)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)u8, (__m512i)s8);
 #elif defined(RUNNEL_DOT4_OF_AVX)
   return (Ints)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)u8, (__m256i)s8);
+#elif defined(RUNNEL_DOT4_OF_NEON)
+  return vdotq_s32(acc, (int8x16_t)u8, (int8x16_t)s8);
 #else
   // The second and fourth byte of each lane, then the first and third, in 16 bits: 255 * 127 fits.
   typedef int16_t Shorts __attribute__((vector_size(4 * RUNNEL_LANES)));
@@ -69,21 +79,21 @@ RUNNEL_INLINE Ints dot4(Ints acc, Ints u8, Ints s8) {
 }
 
 struct DotsUnsigned {
-  using Sum = Ints;
   static constexpr int32_t kExcess = 0;
   RUNNEL_INLINE Ints weights(Ints bytes) { return bytes; }
-  RUNNEL_INLINE void add(Sum& sum, Ints weights, Ints x) { sum = dot4(sum, weights, x); }
-  RUNNEL_INLINE Ints total(Sum sum) { return sum; }
+  RUNNEL_INLINE void add(Ints& sum, Ints weights, Ints x) { sum = dot4(sum, weights, x); }
 };
 
+#if defined(RUNNEL_DOT4_OF_NEON)
+using DotsSigned = DotsUnsigned;
+#else
 // Weights of -128 to 127, with 128 added, so that they have no sign.
 struct DotsSigned {
-  using Sum = Ints;
   static constexpr int32_t kExcess = 128;
   RUNNEL_INLINE Ints weights(Ints bytes) { return bytes ^ static_cast<int32_t>(0x80808080); }
-  RUNNEL_INLINE void add(Sum& sum, Ints weights, Ints x) { sum = dot4(sum, weights, x); }
-  RUNNEL_INLINE Ints total(Sum sum) { return sum; }
+  RUNNEL_INLINE void add(Ints& sum, Ints weights, Ints x) { sum = dot4(sum, weights, x); }
 };
+#endif
 
 #endif
 

@@ -8,11 +8,15 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
 #define RUNNEL_DRAW_BYTES 64
-#else
+#elif defined(__AVX2__)
 #define RUNNEL_DRAW_BYTES 32
+#else
+#define RUNNEL_DRAW_BYTES 16
 #endif
 
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -54,6 +58,8 @@ RUNNEL_DRAW_INLINE uint32_t mask_bits(Ints mask) {
   return _mm512_movepi32_mask((__m512i)mask);
 #elif defined(__AVX2__)
   return static_cast<uint32_t>(_mm256_movemask_ps((__m256)mask));
+#elif defined(__ARM_NEON)
+  return vaddvq_u32((uint32x4_t)(mask & Ints{1, 2, 4, 8}));
 #else
   uint32_t bits = 0;
   for (uint32_t lane = 0; lane < kFloats; ++lane) bits |= static_cast<uint32_t>(mask[lane] & 1) << lane;
@@ -66,6 +72,8 @@ RUNNEL_DRAW_INLINE Doubles fma(Doubles a, Doubles b, Doubles c) {
   return (Doubles)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
 #elif defined(__FMA__)
   return (Doubles)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#elif defined(__ARM_NEON)
+  return vfmaq_f64(c, a, b);
 #else
   Doubles sum;
   for (uint32_t lane = 0; lane < kDoubles; ++lane) sum[lane] = __builtin_fma(a[lane], b[lane], c[lane]);
@@ -79,6 +87,8 @@ RUNNEL_DRAW_INLINE LongWords multiply_low(LongWords a, uint32_t b) {
   return (LongWords)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi64(b));
 #elif defined(__AVX2__)
   return (LongWords)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x(b));
+#elif defined(__ARM_NEON)
+  return vmull_u32(vmovn_u64(a), vdup_n_u32(b));
 #else
   return (a & 0xffffffff) * static_cast<uint64_t>(b);
 #endif
@@ -262,8 +272,10 @@ RUNNEL_DRAW_INLINE void philox(const RoundKeys& keys, uint32_t first_id, uint32_
   // Merging at the end puts even lanes before odd ones.
 #if RUNNEL_DRAW_BYTES == 64
   const LongWords groups = {0, 4, 1, 5, 2, 6, 3, 7};
-#else
+#elif RUNNEL_DRAW_BYTES == 32
   const LongWords groups = {0, 2, 1, 3};
+#else
+  const LongWords groups = {0, 1};
 #endif
   // The state after the first round, in which half of the input is zero and half is equal for all ids.
   const LongWords product = multiply_low(groups + first_id / 4, 0xD2511F53);
@@ -285,9 +297,12 @@ RUNNEL_DRAW_INLINE void philox(const RoundKeys& keys, uint32_t first_id, uint32_
 #if RUNNEL_DRAW_BYTES == 64
   store(words, __builtin_shufflevector(low, high, 0, 8, 2, 10, 4, 12, 6, 14));
   store(words + kFloats, __builtin_shufflevector(low, high, 1, 9, 3, 11, 5, 13, 7, 15));
-#else
+#elif RUNNEL_DRAW_BYTES == 32
   store(words, __builtin_shufflevector(low, high, 0, 4, 2, 6));
   store(words + kFloats, __builtin_shufflevector(low, high, 1, 5, 3, 7));
+#else
+  store(words, __builtin_shufflevector(low, high, 0, 2));
+  store(words + kFloats, __builtin_shufflevector(low, high, 1, 3));
 #endif
 }
 

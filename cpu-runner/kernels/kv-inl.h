@@ -150,7 +150,7 @@ struct ValueRows {
   size_t stride;
   const float* scales;
 
-  // first_lane is a multiple of 32, or of 16 for types without scales.
+  // first_lane is a multiple of 32, or all that is read from it on is of one block of 32.
   RUNNEL_INLINE_MEMBER ValueRows(const KvTile& tile, uint32_t width, uint32_t first_lane)
       : values(tile.values + first_lane * kValueBytes<kType>),
         next(tile.next),

@@ -15,6 +15,7 @@ namespace runnel::RUNNEL_KERNELS {
 template <typename Format>
 constexpr int vectors_for(int num_columns) {
   if (kVectorRows == 16) return 2;
+  if (kVectorRows == 4) return kNumRegisters == 32 || num_columns == 1 ? 4 : 2;
   if (num_columns == 1) return 4;
   // Each addition to a float waits for the one before, so eight sums must be in progress.
   return num_columns == 2 || Format::kIsFloat ? 2 : 1;

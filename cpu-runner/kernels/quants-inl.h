@@ -30,7 +30,15 @@ struct I8Quants : QuantLayout<kType> {
       kHasValues ? largest_value(Layout::kFormat) + kExcess : (1 << Layout::kFormat.code_bits) - 1;
 
   RUNNEL_INLINE Ints bytes(Ints low, Ints high, uint32_t p, uint32_t w = 0) {
-    const Ints codes = Layout::codes(low, high, p, w);
+    return bytes_for(Layout::codes(low, high, p, w));
+  }
+  // Those of one four of the block.
+  RUNNEL_INLINE Ints bytes_of(const std::byte* words, uint32_t four) {
+    return bytes_for(Layout::codes_of(words, four));
+  }
+
+ private:
+  RUNNEL_INLINE Ints bytes_for(Ints codes) {
     if constexpr (kHasValues) {
       static constexpr ByteTable kTable = value_table<Layout::kFormat>(kExcess);
       return look_up(kTable, codes);

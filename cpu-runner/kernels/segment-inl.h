@@ -37,8 +37,8 @@ RUNNEL_INLINE ColumnGroup column_group(const Columns& columns, uint32_t row, uin
 // The columns of register blocks, the widest first.
 template <int... kColumns>
 struct Widths {};
-// Where GCC emulates wide vectors, more widths would mainly cost compilation time.
-#if RUNNEL_HAS_AVX2
+// Where the instruction set has no fast products, more widths would mainly cost compilation time.
+#if RUNNEL_HAS_AVX2 || RUNNEL_HAS_NEON
 using FloatWidths = Widths<4, 3, 2, 1>;
 #else
 using FloatWidths = Widths<4, 1>;

@@ -34,6 +34,42 @@ RUNNEL_INLINE bool any_greater(Wide a, Wide b) {
 }
 static constexpr WideInt kLaneNumbers = {0, 1, 2, 3, 4, 5, 6, 7};
 
+#elif RUNNEL_LANES == 4
+
+using Wide = Float4;
+typedef int32_t WideInt __attribute__((vector_size(16)));
+typedef float UnalignedWide __attribute__((vector_size(16), aligned(4), may_alias));
+
+RUNNEL_INLINE WideInt bits_of(Wide x) {
+  return (WideInt)x;
+}
+RUNNEL_INLINE Wide from_bits(WideInt x) {
+  return (Wide)x;
+}
+RUNNEL_INLINE Wide broadcast_wide(float x) {
+  return Wide{x, x, x, x};
+}
+RUNNEL_INLINE Wide fma(Wide a, Wide b, Wide c) {
+#if RUNNEL_HAS_NEON
+  return vfmaq_f32(c, a, b);
+#else
+  Wide sum;
+  for (uint32_t lane = 0; lane < kWideLanes; ++lane) sum[lane] = __builtin_fmaf(a[lane], b[lane], c[lane]);
+  return sum;
+#endif
+}
+RUNNEL_INLINE Wide load_wide_half(const uint16_t* from) {
+  return load_four_halves(from);
+}
+RUNNEL_INLINE Wide load_wide_bytes(const int8_t* from) {
+  return load_four_bytes_as_floats(from);
+}
+RUNNEL_INLINE bool any_greater(Wide a, Wide b) {
+  const WideInt mask = a > b;
+  return (mask[0] | mask[1] | mask[2] | mask[3]) != 0;
+}
+static constexpr WideInt kLaneNumbers = {0, 1, 2, 3};
+
 #else
 
 typedef float Wide __attribute__((vector_size(64)));

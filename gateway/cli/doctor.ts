@@ -40,7 +40,7 @@ function textOf({
   advice,
 }: Diagnosis): string {
   const { model, num_processors, has_fast_path } = processor;
-  const path = { true: ', x86-64-v3', false: ', without x86-64-v3: the portable path, slow', null: '' };
+  const path = { true: ', fast kernels', false: ', portable kernels: slow', null: '' };
   const row = (name: string, text: string): string => `${name.padEnd(13)}${text}`;
   return [
     row('node', `${node.version}, ${node.is_supported ? 'a supported version' : 'not a supported version'}`),

@@ -59,7 +59,7 @@ export const runnerSettings = {
     threads: whole(1, RUNNER_LIMITS.threads)
       .or(Math.min(availableParallelism(), RUNNER_LIMITS.threads), 'one for each processor')
       .help('Threads of each CPU runner'),
-    isa: oneOf(['portable', 'avx2', 'avxvnni', 'avx512vnni'])
+    isa: oneOf(['portable', 'avx2', 'avxvnni', 'avx512vnni', 'dotprod', 'i8mm'])
       .optional('the best that the processor has')
       .help('Instruction set of the CPU runner'),
     activations: oneOf(['i8', 'f32'])

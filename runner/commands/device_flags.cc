@@ -63,7 +63,7 @@ void add_cpu_flags(CLI::App& command, EngineFlags& flags) {
       ->default_str("one for each usable processor")
       ->group(kDevices);
   command.add_option("--isa", flags.isa, "Instruction set")
-      ->type_name("portable|avx2|avxvnni|avx512vnni")
+      ->type_name("portable|avx2|avxvnni|avx512vnni|dotprod|i8mm")
       ->default_str("the best that the processor has")
       ->group(kDevices);
   command

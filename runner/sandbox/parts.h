@@ -2,9 +2,12 @@
 // that says why this kernel refuses the part.
 #pragma once
 
+#include <linux/filter.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace runnel {
 
@@ -20,6 +23,10 @@ SandboxObstacle deny_files_and_ports();
 
 // Memory that was writable cannot become executable.
 SandboxObstacle deny_new_code();
+
+// The program by which the kernel decides about each system call of this process, for the architecture that
+// this is compiled for.
+std::vector<sock_filter> system_call_filter();
 
 // System calls that are not on the list fail with EPERM, and calls that only an intruder makes end the
 // process with SIGSYS. Must be the last part, since it denies entering the others.

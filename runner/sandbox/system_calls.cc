@@ -2,7 +2,6 @@
 // from the calls that the C library needs, with the reasons. A call that is missing here fails with EPERM.
 #include <fcntl.h>
 #include <linux/audit.h>
-#include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -13,6 +12,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "runner/sandbox/parts.h"
@@ -118,13 +118,15 @@ class Filter {
     answer(if_not);
   }
 
-  sock_fprog program() { return {static_cast<unsigned short>(code_.size()), code_.data()}; }
+  std::vector<sock_filter> take() { return std::move(code_); }
 
  private:
   std::vector<sock_filter> code_;
 };
 
-Filter make_filter() {
+}  // namespace
+
+std::vector<sock_filter> system_call_filter() {
   Filter filter;
   // The numbers above are of one architecture. On x86-64, a 32-bit caller has another architecture here.
   // Calls with 32-bit pointers have other numbers, which are on no list.
@@ -147,15 +149,13 @@ Filter make_filter() {
   // abort() and raise(), but no threads of other processes.
   filter.on_value(SYS_tgkill, 0, static_cast<uint32_t>(getpid()), kAllow, kKill);
   filter.answer(refuse_with(EPERM));
-  return filter;
+  return filter.take();
 }
-
-}  // namespace
 
 SandboxObstacle deny_system_calls() {
   if (kArchitecture == 0) return "its list is not made for this processor";
-  Filter filter = make_filter();
-  const sock_fprog program = filter.program();
+  std::vector<sock_filter> filter = system_call_filter();
+  const sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
   // Applies to all threads, in case a library has started one. A result above 0 is the id of a thread that
   // cannot follow.
   const long result = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);

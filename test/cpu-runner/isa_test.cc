@@ -6,10 +6,18 @@
 #include "cpu-runner/cpu_backend.h"
 #include "test/unit_test.h"
 
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
 namespace runnel {
 namespace {
 
+#if defined(__x86_64__)
 constexpr std::string_view kNames[] = {"portable", "avx2", "avxvnni", "avx512vnni"};
+#elif defined(__aarch64__)
+constexpr std::string_view kNames[] = {"portable", "dotprod", "i8mm"};
+#endif
 
 TEST_CASE("without a name the best instruction set of the processor is taken") {
   const std::vector<const Kernels*> usable = usable_kernels();
@@ -18,6 +26,8 @@ TEST_CASE("without a name the best instruction set of the processor is taken") {
 #if defined(__x86_64__)
   const bool has_avx512 = __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512vnni");
   CHECK((std::string(usable.back()->name) == "avx512vnni") == has_avx512);
+#elif defined(__aarch64__)
+  CHECK((std::string(usable.back()->name) == "i8mm") == ((getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0));
 #endif
 }
 
@@ -41,8 +51,9 @@ TEST_CASE("an instruction set that there are no kernels for is refused, with tho
   const auto backend = make_cpu_backend({.num_threads = 1, .isa = "sse9"});
   REQUIRE_FALSE(backend.ok());
   CHECK(backend.error().exit_code == ExitCode::kUsage);
-  CHECK(backend.error().message ==
-        "--isa is \"sse9\"; it must be one of portable, avx2, avxvnni, avx512vnni.");
+  std::string names;
+  for (const std::string_view name : kNames) names += (names.empty() ? "" : ", ") + std::string(name);
+  CHECK(backend.error().message == "--isa is \"sse9\"; it must be one of " + names + ".");
 }
 
 TEST_CASE("the device says which instruction set computes") {

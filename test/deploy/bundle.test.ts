@@ -4,6 +4,7 @@ import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { cacheName } from '../../deploy/code-cache.ts';
 import { readerLimits } from '../../gateway/models/reader/messages.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 
@@ -108,7 +109,7 @@ test('V8 takes the cache of each program with the flags that the program is star
   assert.ok(takesCache('main', []));
   assert.ok(takesCache('reader-program', [heap]));
   assert.not(takesCache('main', [heap]));
-  rmSync(`${codeFile('main')}.cache`);
+  rmSync(cacheName(codeFile('main')));
   assert.is(version(), `bundle\n${VERSION}\n`);
 });
 

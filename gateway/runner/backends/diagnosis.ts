@@ -8,10 +8,13 @@ import { DeviceInquiry, type DeviceReport, notRunnable, usableDevice } from './d
 
 const VERSION_LIMITS = { timeoutMs: 10_000, maxBytes: 4096 };
 /**
- * The processor flags that cpu-runner's fast path needs, by the kernel's names: those of x86-64-v3 that do not follow from
- * others.
+ * The processor flags that cpu-runner's fast kernels need, by the kernel's names. x86-64: those of x86-64-v3 that do not follow
+ * from others. ARM64: dotprod.
  */
-const FAST_PATH_FLAGS = ['avx2', 'fma', 'f16c', 'bmi1', 'bmi2', 'abm', 'movbe'];
+const FAST_PATH_FLAGS = {
+  flags: ['avx2', 'fma', 'f16c', 'bmi1', 'bmi2', 'abm', 'movbe'],
+  Features: ['asimddp'],
+};
 
 export interface DiagnosisOptions {
   readonly backend: 'auto' | 'cpu' | 'cuda';
@@ -114,10 +117,14 @@ async function binaryFacts(file: string, helps: string): Promise<BinaryFacts> {
 
 function processorFacts(root: string): Diagnosis['processor'] {
   const text = kernelFile(`${root}/proc/cpuinfo`) ?? '';
-  const flags = /^flags\s*: (.*)$/m.exec(text)?.[1]?.split(' ');
+  const [, kind, list = ''] = /^(flags|Features)\s*: (.*)$/m.exec(text) ?? [];
+  const flags = list.split(' ');
   return {
     model: /^model name\s*: (.*)$/m.exec(text)?.[1] ?? null,
     num_processors: availableParallelism(),
-    has_fast_path: flags === undefined ? null : FAST_PATH_FLAGS.every((flag) => flags.includes(flag)),
+    has_fast_path:
+      kind === undefined
+        ? null
+        : FAST_PATH_FLAGS[kind as keyof typeof FAST_PATH_FLAGS].every((flag) => flags.includes(flag)),
   };
 }

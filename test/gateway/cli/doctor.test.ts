@@ -122,6 +122,11 @@ test('the processor is described as the kernel reports it', async () => {
   assert.equal([(await facts()).model, (await facts()).has_fast_path], ['Test CPU', true]);
   directory.write('proc/cpuinfo', cpuinfo('fpu avx'));
   assert.is((await facts()).has_fast_path, false);
+  // An ARM processor, whose model the kernel does not name.
+  directory.write('proc/cpuinfo', 'processor\t: 0\nFeatures\t: fp asimd asimdhp asimddp i8mm\n');
+  assert.equal([(await facts()).model, (await facts()).has_fast_path], [null, true]);
+  directory.write('proc/cpuinfo', 'processor\t: 0\nFeatures\t: fp asimd\n');
+  assert.is((await facts()).has_fast_path, false);
 });
 
 test('Node is of a supported line, or the lines that are supported are named', async () => {
