@@ -4,7 +4,6 @@ import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { cacheName } from '../../deploy/code-cache.ts';
 import { readerLimits } from '../../gateway/models/reader/messages.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 
@@ -109,7 +108,7 @@ test('V8 takes the cache of each program with the flags that the program is star
   assert.ok(takesCache('main', []));
   assert.ok(takesCache('reader-program', [heap]));
   assert.not(takesCache('main', [heap]));
-  rmSync(cacheName(codeFile('main')));
+  rmSync(`${codeFile('main')}.${process.arch}.cache`);
   assert.is(version(), `bundle\n${VERSION}\n`);
 });
 
