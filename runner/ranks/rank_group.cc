@@ -165,10 +165,14 @@ uint32_t RankGroup::share_of(uint32_t count) const {
   return count / num_ranks_ + (rank_ < count % num_ranks_ ? 1 : 0);
 }
 
+uint32_t* RankGroup::told_words() {
+  return reinterpret_cast<uint32_t*>(memory_.data() + kSharedBytes);
+}
+
 void RankGroup::tell(std::span<const uint32_t> words) {
   CHECK(leads() && words.size() <= kMaxToldWords);
   shared_->heard.wait_for(num_told_ * (num_ranks_ - 1));
-  std::memcpy(memory_.data() + kSharedBytes, words.data(), words.size_bytes());
+  std::ranges::copy(words, told_words());
   shared_->num_words = words.size();
   ++num_told_;
   shared_->told.add(1);
@@ -177,8 +181,7 @@ void RankGroup::tell(std::span<const uint32_t> words) {
 std::optional<std::vector<uint32_t>> RankGroup::hear() {
   shared_->told.wait_for(++num_told_);
   if (shared_->is_over) return std::nullopt;
-  std::vector<uint32_t> words(shared_->num_words);
-  std::memcpy(words.data(), memory_.data() + kSharedBytes, words.size() * sizeof(uint32_t));
+  std::vector<uint32_t> words(told_words(), told_words() + shared_->num_words);
   shared_->heard.add(1);
   return words;
 }

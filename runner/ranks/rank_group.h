@@ -61,6 +61,7 @@ class RankGroup {
   struct Shared;
 
   RankGroup() = default;
+  uint32_t* told_words();
 
   uint32_t rank_ = 0;
   uint32_t num_ranks_ = 1;
