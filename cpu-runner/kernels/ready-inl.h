@@ -97,9 +97,10 @@ RUNNEL_INLINE void store_bytes(int8_t* to, const Ints (&quants)[kBlockVectors]) 
 #endif
 }
 
-// Stores the scales of four blocks, and their sums.
-RUNNEL_INLINE void store_sums(Float4 scales, Int4 first_sums, Int4 second_sums,
-                              ReadyBlock* const (&out)[kBlocksTogether]) {
+// Stores the scales of kCount blocks, which are out_stride apart, and their sums.
+template <uint32_t kCount>
+RUNNEL_INLINE void store_sums(Float4 scales, Int4 first_sums, Int4 second_sums, ReadyBlock* out,
+                              size_t out_stride) {
   const Int4 quant_sums = first_sums + second_sums;
   const Int4 sums = (Int4)(scales * __builtin_convertvector(quant_sums, Float4));
   const Int4 half_sums = (first_sums & 0xffff) | (second_sums << 16);
@@ -109,58 +110,51 @@ RUNNEL_INLINE void store_sums(Float4 scales, Int4 first_sums, Int4 second_sums,
   const Int4 integers[2] = {__builtin_shufflevector(quant_sums, half_sums, 0, 4, 1, 5),
                             __builtin_shufflevector(quant_sums, half_sums, 2, 6, 3, 7)};
 #pragma GCC unroll 4
-  for (uint32_t i = 0; i < kBlocksTogether; ++i) {
+  for (uint32_t i = 0; i < kCount; ++i) {
     const Int4 a = scales_and_sums[i / 2];
     const Int4 b = integers[i / 2];
     const Int4 fields =
         i % 2 == 0 ? __builtin_shufflevector(a, b, 0, 1, 4, 5) : __builtin_shufflevector(a, b, 2, 3, 6, 7);
-    __builtin_memcpy(&out[i]->scale, &fields, sizeof fields);
+    __builtin_memcpy(&out[i * out_stride].scale, &fields, sizeof fields);
   }
 }
 
-RUNNEL_INLINE void make_four_ready(const float* const (&values)[kBlocksTogether],
-                                   ReadyBlock* const (&out)[kBlocksTogether]) {
-  Ints magnitudes[kBlocksTogether];
+template <uint32_t kCount>
+RUNNEL_INLINE void make_blocks_ready(const float* values, size_t stride, ReadyBlock* out, size_t out_stride) {
+  static_assert(kCount <= kBlocksTogether);
+  Ints magnitudes[kBlocksTogether] = {};
 #pragma GCC unroll 4
-  for (uint32_t i = 0; i < kBlocksTogether; ++i) magnitudes[i] = largest_magnitudes(values[i]);
+  for (uint32_t i = 0; i < kCount; ++i) magnitudes[i] = largest_magnitudes(values + i * stride);
   const Float4 scales = (Float4)reduce_each(magnitudes, Larger{}) / 127.0f;
   // Without a usable scale all quants are 0.
   const Int4 are_usable = (scales > 0.0f) & (scales <= __FLT_MAX__);
-  Ints sums[2][kBlocksTogether];  // of the first 16 quants of each block, and of the others
+  Ints sums[2][kBlocksTogether] = {};  // of the first 16 quants of each block, and of the others
 #pragma GCC unroll 4
-  for (uint32_t i = 0; i < kBlocksTogether; ++i) {
+  for (uint32_t i = 0; i < kCount; ++i) {
     const Floats scale = in_all_lanes(scales[i]);
     const Ints is_usable = in_all_lanes(are_usable[i]);
     Ints quants[kBlockVectors];
 #pragma GCC unroll 8
     for (uint32_t v = 0; v < kBlockVectors; ++v)
-      quants[v] = to_quants(load_floats(values[i] + v * kVectorRows) / scale) & is_usable;
-    store_bytes(out[i]->quants, quants);
+      quants[v] = to_quants(load_floats(values + i * stride + v * kVectorRows) / scale) & is_usable;
+    store_bytes(out[i * out_stride].quants, quants);
 #pragma GCC unroll 2
     for (uint32_t half = 0; half < 2; ++half) {
       constexpr uint32_t kHalf = kBlockVectors / 2;
-      sums[half][i] = quants[half * kHalf];
 #pragma GCC unroll 4
-      for (uint32_t v = 1; v < kHalf; ++v) sums[half][i] += quants[half * kHalf + v];
+      for (uint32_t v = 0; v < kHalf; ++v) sums[half][i] += quants[half * kHalf + v];
     }
   }
-  store_sums(scales, reduce_each(sums[0], Added{}), reduce_each(sums[1], Added{}), out);
+  store_sums<kCount>(scales, reduce_each(sums[0], Added{}), reduce_each(sums[1], Added{}), out, out_stride);
 }
 
 static void make_ready_i8(const float* values, size_t stride, uint32_t count, ReadyBlock* out,
                           size_t out_stride) {
-  for (uint32_t first = 0; first < count; first += kBlocksTogether) {
-    const float* from[kBlocksTogether];
-    ReadyBlock* to[kBlocksTogether];
-#pragma GCC unroll 4
-    for (uint32_t i = 0; i < kBlocksTogether; ++i) {
-      // At the end, the last block is made ready more than once.
-      const uint32_t block = min_u32(first + i, count - 1);
-      from[i] = values + block * stride;
-      to[i] = out + block * out_stride;
-    }
-    make_four_ready(from, to);
-  }
+  uint32_t done = 0;
+  for (; done + kBlocksTogether <= count; done += kBlocksTogether)
+    make_blocks_ready<kBlocksTogether>(values + done * stride, stride, out + done * out_stride, out_stride);
+  for (; done < count; ++done)
+    make_blocks_ready<1>(values + done * stride, stride, out + done * out_stride, out_stride);
 }
 
 // For products with the floats themselves: computes the sums alone.
