@@ -30,14 +30,6 @@ typedef int32_t Ints __attribute__((vector_size(4 * RUNNEL_LANES)));
 typedef float AliasingFloats __attribute__((vector_size(4 * RUNNEL_LANES), aligned(4), may_alias));
 typedef int32_t AliasingInts __attribute__((vector_size(4 * RUNNEL_LANES), may_alias));
 
-#if RUNNEL_LANES == 16
-static constexpr Ints kLanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-#elif RUNNEL_LANES == 8
-static constexpr Ints kLanes = {0, 1, 2, 3, 4, 5, 6, 7};
-#else
-static constexpr Ints kLanes = {0, 1, 2, 3};
-#endif
-
 RUNNEL_INLINE Floats load_floats(const float* from) {
   return *reinterpret_cast<const AliasingFloats*>(from);
 }
@@ -101,8 +93,8 @@ RUNNEL_INLINE Floats fma_lanes(Floats a, Floats b, Floats c) {
   return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
   return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-#elif RUNNEL_IS_NEON
-  return vfmaq_f32(c, a, b);
+#elif RUNNEL_LANES == 4
+  return fma(a, b, c);
 #else
   Floats sum;
   for (uint32_t lane = 0; lane < kVectorRows; ++lane) sum[lane] = __builtin_fmaf(a[lane], b[lane], c[lane]);

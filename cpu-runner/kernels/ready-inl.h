@@ -3,7 +3,7 @@
 
 #include "cpu-runner/kernels/lanes-inl.h"
 #include "cpu-runner/kernels/product.h"
-#include "cpu-runner/kernels/segment-inl.h"
+#include "cpu-runner/kernels/wide-inl.h"
 
 namespace runnel::RUNNEL_KERNELS {
 
@@ -16,9 +16,11 @@ constexpr uint32_t kBlocksTogether = 4;
 typedef int32_t Int4 __attribute__((vector_size(16)));
 
 // Pairs of lanes of two vectors in turn, within each four lanes of them.
-static constexpr Ints kFirstPairs = (kLanes & ~3) + ((kLanes & 3) >> 1) + (kLanes & 1) * RUNNEL_LANES;
+static constexpr Ints kFirstPairs =
+    (kLaneNumbers & ~3) + ((kLaneNumbers & 3) >> 1) + (kLaneNumbers & 1) * RUNNEL_LANES;
 static constexpr Ints kSecondPairs = kFirstPairs + 2;
-static constexpr Ints kFirstHalves = (kLanes & ~3) + (kLanes & 1) + ((kLanes & 2) >> 1) * RUNNEL_LANES;
+static constexpr Ints kFirstHalves =
+    (kLaneNumbers & ~3) + (kLaneNumbers & 1) + ((kLaneNumbers & 2) >> 1) * RUNNEL_LANES;
 static constexpr Ints kSecondHalves = kFirstHalves + 2;
 
 // Lane i is the reduction of vector i by op, which takes and gives vectors, and whose order does not matter.

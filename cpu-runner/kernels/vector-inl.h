@@ -71,16 +71,24 @@ RUNNEL_INLINE Float8 join_fours(Float4 low, Float4 high) {
   return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
 }
 
+RUNNEL_INLINE Float4 fma(Float4 a, Float4 b, Float4 c) {
+#if RUNNEL_HAS_AVX2
+  return (Float4)_mm_fmadd_ps((__m128)a, (__m128)b, (__m128)c);
+#elif RUNNEL_HAS_NEON
+  return vfmaq_f32(c, a, b);
+#else
+  Float4 sum;
+  for (int lane = 0; lane < 4; ++lane) sum[lane] = __builtin_fmaf(a[lane], b[lane], c[lane]);
+  return sum;
+#endif
+}
+
 RUNNEL_INLINE Float8 fma(Float8 a, Float8 b, Float8 c) {
 #if RUNNEL_HAS_AVX2
   return (Float8)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-#elif RUNNEL_HAS_NEON
-  return join_fours(vfmaq_f32(low_four(c), low_four(a), low_four(b)),
-                    vfmaq_f32(high_four(c), high_four(a), high_four(b)));
 #else
-  Float8 sum;
-  for (int lane = 0; lane < 8; ++lane) sum[lane] = __builtin_fmaf(a[lane], b[lane], c[lane]);
-  return sum;
+  return join_fours(fma(low_four(a), low_four(b), low_four(c)),
+                    fma(high_four(a), high_four(b), high_four(c)));
 #endif
 }
 

@@ -49,15 +49,6 @@ RUNNEL_INLINE Wide from_bits(WideInt x) {
 RUNNEL_INLINE Wide broadcast_wide(float x) {
   return Wide{x, x, x, x};
 }
-RUNNEL_INLINE Wide fma(Wide a, Wide b, Wide c) {
-#if RUNNEL_HAS_NEON
-  return vfmaq_f32(c, a, b);
-#else
-  Wide sum;
-  for (uint32_t lane = 0; lane < kWideLanes; ++lane) sum[lane] = __builtin_fmaf(a[lane], b[lane], c[lane]);
-  return sum;
-#endif
-}
 RUNNEL_INLINE Wide load_wide_half(const uint16_t* from) {
   return load_four_halves(from);
 }
