@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { childrenOf } from '../fixtures/child-processes.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway, isAlive } from '../fixtures/gateway.ts';
 import { killAll, runAll } from '../fixtures/killed-streams.ts';
@@ -24,8 +24,7 @@ const requests = variedRequests(basename(DEFAULT_MODEL, '.gguf'), NUM_TOKENS);
 
 /** The processes of a runner: it, and those that it has started. */
 function ranksOf(runner: number): readonly number[] {
-  const children = readFileSync(`/proc/${runner}/task/${runner}/children`, 'utf8').trim().split(' ');
-  return [runner, ...children.map(Number)];
+  return [runner, ...childrenOf(runner)];
 }
 
 test(`${KILLS} kills of each of ${NUM_RANKS} ranks in turn change no byte`, async () => {

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { ImageConfig } from '../../deploy/containerfile.ts';
+import { childNamed, childrenOf } from '../fixtures/child-processes.ts';
 import { TINY_MODEL } from '../fixtures/default-model.ts';
 import { readEvents } from '../fixtures/sse.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
@@ -83,9 +84,6 @@ exec chroot --userspec=${config.User} ${root} env -i -C ${config.WorkingDir} ${c
   return path;
 }
 
-const childrenOf = (pid: number): number[] =>
-  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number);
-
 test('it serves as a user without rights, passes its health check, goes on after a kill, and ends on SIGTERM', async () => {
   const args = ['serve', '--model', '/models/tiny-llama-q8_0.gguf', '--host', '127.0.0.1', '--port', '0'];
   const child = spawn(container(), [...config.Entrypoint, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -99,7 +97,7 @@ test('it serves as a user without rights, passes its health check, goes on after
     });
     const url = await within(START_MS, 'The gateway to listen', listening);
     await until(START_MS, 'The gateway to be ready', async () => (await fetch(`${url}/ready`)).ok);
-    const [gateway] = childrenOf(child.pid as number) as [number];
+    const [gateway] = childrenOf(child.pid) as [number];
     assert.match(readFileSync(`/proc/${gateway}/status`, 'utf8'), /^Uid:\s10001\s10001/m);
     assert.match(readFileSync(`/proc/${gateway}/status`, 'utf8'), /^NSpid:\s\d+\s1$/m, 'process 1');
 
@@ -108,9 +106,7 @@ test('it serves as a user without rights, passes its health check, goes on after
     );
     assert.is(spawnSync(container(), check).status, 0);
 
-    const runner = childrenOf(gateway).find(
-      (pid) => readFileSync(`/proc/${pid}/comm`, 'utf8') === 'cpu-runner\n',
-    );
+    const runner = childNamed(gateway, 'cpu-runner');
     const body = {
       model: 'tiny-llama-q8_0',
       prompt: 'hello',
@@ -125,7 +121,7 @@ test('it serves as a user without rights, passes its health check, goes on after
     });
     const data: string[] = [];
     for await (const event of readEvents(answer)) {
-      if (data.push(event.data) === 1) process.kill(runner as number, 'SIGKILL');
+      if (data.push(event.data) === 1) process.kill(runner, 'SIGKILL');
     }
     assert.is(data.at(-1), '[DONE]');
     process.kill(gateway, 'SIGTERM');
