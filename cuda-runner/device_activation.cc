@@ -20,12 +20,11 @@ Result<void> DeviceActivation::allocate(Stream& stream) {
   const size_t num_blocks = num_bytes / kBlockColumns;
   const Result<void> allocated =
       allocate_all("a step's activations", Wanted{values_, size_t{max_rows_} * stride_},
-                   Wanted{quants_, num_bytes}, Wanted{scales_, num_blocks}, Wanted{sums_, num_blocks},
+                   Wanted{quants_, num_bytes}, Wanted{scales_, num_blocks},
                    Wanted{scaled_sums_, num_blocks}, Wanted{half_sums_, num_blocks});
   if (!allocated) return allocated;
   stream.fill_with_zeros(quants_);
   stream.fill_with_zeros(scales_);
-  stream.fill_with_zeros(sums_);
   stream.fill_with_zeros(scaled_sums_);
   stream.fill_with_zeros(half_sums_);
   return {};
@@ -35,7 +34,7 @@ uint64_t DeviceActivation::num_bytes() const {
   const size_t count = size_t{row_capacity_} * stride_;
   const size_t num_blocks = count / kBlockColumns;
   return device_bytes(size_t{max_rows_} * stride_, sizeof(float)) + device_bytes(count, sizeof(int8_t)) +
-         2 * device_bytes(num_blocks, sizeof(float)) + 2 * device_bytes(num_blocks, sizeof(int32_t));
+         2 * device_bytes(num_blocks, sizeof(float)) + device_bytes(num_blocks, sizeof(int32_t));
 }
 
 std::vector<float> DeviceActivation::read(uint32_t num_rows, Stream& stream) const {

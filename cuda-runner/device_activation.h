@@ -36,7 +36,6 @@ class DeviceActivation {
     return {.values = values_.view(),
             .quants = quants_.view(),
             .scales = scales_.view(),
-            .sums = sums_.view(),
             .scaled_sums = scaled_sums_.view(),
             .half_sums = half_sums_.view(),
             .width = width_,
@@ -52,7 +51,6 @@ class DeviceActivation {
   DeviceBuffer<float> values_;
   DeviceBuffer<int8_t> quants_;
   DeviceBuffer<float> scales_;
-  DeviceBuffer<int32_t> sums_;
   DeviceBuffer<float> scaled_sums_;
   DeviceBuffer<int32_t> half_sums_;
 };

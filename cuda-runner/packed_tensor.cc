@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "cuda-runner/kernels/device_codes.h"
 #include "cuda-runner/kernels/product.h"
 #include "runner/check.h"
 #include "runner/formats/quant_block.h"
@@ -113,7 +114,8 @@ void PackedTensor::pack_blocks(const std::byte* row, uint32_t row_in_tile, std::
   with_quantised_type(type(), [&](auto constant) {
     constexpr QuantFormat kFormat = quant_format(constant);
     for (size_t index = 0; index < columns() / kBlockColumns; ++index) {
-      const QuantBlock block = read_block(constant, row, index);
+      QuantBlock block = read_block(constant, row, index);
+      for (uint32_t& codes : block.codes) codes ^= 0x01010101u * flipped_bits(kFormat);
       const QuantWords<constant> words = pack_codes<constant>(block);
       const size_t first_word = index * kFormat.num_words() * kWarpTileRows;
       for (uint32_t w = 0; w < words.size(); ++w)

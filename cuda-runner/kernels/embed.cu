@@ -20,14 +20,15 @@ __device__ inline float quantised_weight_at(const DeviceMatrix& matrix, uint32_t
   uint32_t codes[2];
   block.load_two(in_block / 4 % 4, codes[0], codes[1]);
   const uint32_t half = in_block / 16;
-  const auto code = static_cast<int8_t>(static_cast<uint8_t>(codes[half] >> (8 * (in_block % 4))));
+  const auto multiplier = static_cast<int8_t>(static_cast<uint8_t>(codes[half] >> (8 * (in_block % 4))));
+  const int32_t quant = multiplier >> Multiplier<scales.kFormat>::kShift;
   float scale = scales.scale;
   float minimum = scales.minimum;
   if constexpr (scales.kHasTwoSums) {
     scale = scale * static_cast<float>(scales.sub_scale(half));
     minimum = minimum * static_cast<float>(scales.sub_minimum(half));
   }
-  const float weight = scale * static_cast<float>(code - scales.kExcess);
+  const float weight = scale * static_cast<float>(quant);
   return scales.kFormat.has_minimum ? weight + minimum : weight;
 }
 

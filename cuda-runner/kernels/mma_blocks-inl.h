@@ -72,9 +72,7 @@ template <TensorType kType>
 __device__ inline void add_products(const TileFragment<kType>& weights, const RowsFragment& rows,
                                     float (&acc)[4][2]) {
   using Scales = BlockScales<kType>;
-  // The bits of this float plus a number below 2^22 are its bits plus that number. So the conversion of a sum
-  // to a float, which the device does at a quarter of the speed, becomes one subtraction.
-  constexpr float kOffset = 12582912.0f;  // 1.5 * 2^23
+  using Multiplier = Multiplier<Scales::kFormat>;
   const uint32_t b[2] = {rows.bytes.x, rows.bytes.y};
   const float x_scales[2] = {rows.scales.x, rows.scales.y};
   const uint32_t extra[2] = {rows.extra.x, rows.extra.y};
@@ -93,17 +91,13 @@ __device__ inline void add_products(const TileFragment<kType>& weights, const Ro
                                                       {half_sum(half_sums, 0), half_sum(half_sums, 1)});
       }
     } else {
-      int32_t from[4];
+      const int32_t first = Multiplier::first_sum();
       int32_t sums[4];
-      for (uint32_t i = 0; i < 4; ++i) {
-        from[i] = std::bit_cast<int32_t>(kOffset);
-        if constexpr (Scales::kExcess != 0) from[i] -= Scales::kExcess * static_cast<int32_t>(extra[i % 2]);
-      }
-      mma_s8(sums, a, b, from);
+      mma_s8(sums, a, b, {first, first, first, first});
       for (uint32_t i = 0; i < 4; ++i) {
         float& to = acc[2 * half + i / 2][i % 2];
-        to = weights.scales[2 * half + i / 2].add(to, std::bit_cast<float>(sums[i]) - kOffset,
-                                                  x_scales[i % 2], std::bit_cast<float>(extra[i % 2]));
+        to = weights.scales[2 * half + i / 2].add(to, Multiplier::value_of(sums[i]), x_scales[i % 2],
+                                                  std::bit_cast<float>(extra[i % 2]));
       }
     }
   }

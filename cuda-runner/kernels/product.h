@@ -26,9 +26,9 @@ inline constexpr uint32_t kSegmentColumns = 256;
 //   scales  empty
 //
 // Quantised types:
-//   quants  (tile, block of 32 columns, run, row in the tile, word): words of codes (QuantFormat). The words
-//           of low bits of a row are in runs of four, or of two if there are only two; the words of high bits
-//           are the last run.
+//   quants  (tile, block of 32 columns, run, row in the tile, word): words of codes (QuantFormat), some bits
+//           of which are flipped (device_codes.h). The words of low bits of a row are in runs of four, or of
+//           two if there are only two; the words of high bits are the last run.
 //   scales  without sub-scales (tile, block, row in the tile): d, and after it m if the type has minima. d is
 //           a half, or the upper half of a float. With sub-scales d and m belong to 8 blocks: for each tile
 //           and each 8 blocks first (row in the tile) d and m, then (block, row in the tile) the two bytes of

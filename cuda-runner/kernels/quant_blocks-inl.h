@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "cuda-runner/kernels/device_codes.h"
 #include "cuda-runner/kernels/product.h"
 #include "runner/formats/quant_format.h"
 
@@ -30,6 +31,20 @@ __device__ inline uint32_t look_up(uint32_t x) {
 }
 
 inline constexpr uint32_t kSegmentBlocks = kSegmentColumns / kBlockColumns;
+
+// What kernels multiply rows of the batch by: codes, entries of the table, or q times a power of two.
+template <QuantFormat kFormat>
+struct Multiplier {
+  // Codes with an offset are stored as q, a number of code_bits bits (device_codes.h). They are taken out into
+  // the upper bits of a byte, which is then q times 2^kShift and needs no extension of the sign.
+  static constexpr uint32_t kShift = flipped_bits(kFormat) == 0 ? 0 : 8 - kFormat.code_bits;
+
+  // Sums begin at the bits of this float. Below 2^22 they change its lowest bits alone, so the conversion to a
+  // float, with the power of two taken away, is one subtraction. The sum of 32 products is below that.
+  static constexpr float kOffset = 12582912.0f / static_cast<float>(1u << kShift);  // 1.5 * 2^23
+  __device__ static int32_t first_sum() { return std::bit_cast<int32_t>(kOffset); }
+  __device__ static float value_of(int32_t sum) { return std::bit_cast<float>(sum) - kOffset; }
+};
 
 // What a tile of 32 rows has for a block of 32 columns: words of codes, and 16-bit numbers of scales.
 template <TensorType kType>
@@ -94,7 +109,7 @@ class QuantBlockView {
 
   __device__ QuantBlockView(const Block& block, uint32_t row_in_tile) : block_(block), row_(row_in_tile) {}
 
-  // The codes of all eight fours, four bytes each.
+  // The multipliers of all eight fours, four bytes each.
   __device__ void load_codes(uint32_t (&codes)[8]) const {
     uint32_t low[kLowWords];
     for (uint32_t w = 0; w < kLowWords; w += kRun) load_run<kRun>(low_word(w), low + w);
@@ -103,7 +118,7 @@ class QuantBlockView {
     for (uint32_t four = 0; four < 8; ++four)
       codes[four] = codes_of(low[word_of<kFormat>(four)], high[four * kHighBits / 8], four);
   }
-  // The codes of two fours: `four`, which must be below 4, and 4 + four.
+  // The multipliers of two fours: `four`, which must be below 4, and 4 + four.
   __device__ void load_two(uint32_t four, uint32_t& first, uint32_t& second) const {
     const uint32_t first_low = load(low_word(word_of<kFormat>(four)));
     uint32_t second_low = first_low;
@@ -161,14 +176,14 @@ class QuantBlockView {
       to[0] = load(word);
     }
   }
-  // The codes of one four. low, high: the words that have its low and high bits.
+  // The multipliers of one four. low, high: the words that have its low and high bits.
   __device__ static uint32_t codes_of(uint32_t low, [[maybe_unused]] uint32_t high, uint32_t four) {
     if constexpr (kFormat.low_bits() == 8) return low;
     uint32_t codes = (low >> (kFormat.low_bits() * part_of<kFormat>(four))) & kFormat.low_mask();
     if constexpr (kHighBits > 0)
       codes |= ((high >> (four * kHighBits % 8)) & kFormat.high_mask()) << kFormat.low_bits();
     if constexpr (kFormat.has_values()) return look_up<kFormat>(codes);
-    return codes;
+    return codes << Multiplier<kFormat>::kShift;
   }
 
   const Block& block_;
@@ -185,9 +200,6 @@ template <TensorType kType>
 struct BlockScales {
   static constexpr QuantFormat kFormat = quant_format(kType);
   static constexpr bool kHasTwoSums = kFormat.num_sums() == 2;
-  // The products use codes, or values of the table, in place of q. They are larger than q by this much, which
-  // is taken from the sum.
-  static constexpr int32_t kExcess = kFormat.has_values() ? 0 : kFormat.code_offset;
 
   BlockScales() = default;
   // d and m as they are stored, and the bytes of sub-scales.
@@ -209,8 +221,9 @@ struct BlockScales {
   __device__ int32_t sub_minimum(uint32_t half) const { return (sub_byte(half) >> 4) & 15; }
 
   // Return acc + d_w d q_w q (+ m_w X), as in docs/numerics.md. The first is for types with one sum: sum is
-  // that of q_w q, scaled_sum is X. The second is for types with two sums: sums are those of codes and the
-  // row's bytes, x_sums those of the row's bytes, each for both halves of the block.
+  // that of q_w q, scaled_sum is X. The second is for types with two sums: sums are those of multipliers and
+  // the row's bytes; x_sums, which types with minima read, those of the row's bytes; each for both halves of
+  // the block.
   __device__ float add(float acc, float sum, float x_scale, float scaled_sum) const {
     acc = std::fma(scale * x_scale, sum, acc);
     if constexpr (kFormat.has_minimum) acc = std::fma(minimum, scaled_sum, acc);
@@ -218,8 +231,7 @@ struct BlockScales {
   }
   __device__ float add_two(float acc, const int32_t (&sums)[2], float x_scale,
                            const int32_t (&x_sums)[2]) const {
-    int32_t sum = sub_scale(0) * sums[0] + sub_scale(1) * sums[1];
-    if constexpr (kExcess != 0) sum -= kExcess * (sub_scale(0) * x_sums[0] + sub_scale(1) * x_sums[1]);
+    const int32_t sum = (sub_scale(0) * sums[0] + sub_scale(1) * sums[1]) >> Multiplier<kFormat>::kShift;
     float scaled_sum = 0.0f;
     if constexpr (kFormat.has_minimum)
       scaled_sum = x_scale * static_cast<float>(sub_minimum(0) * x_sums[0] + sub_minimum(1) * x_sums[1]);

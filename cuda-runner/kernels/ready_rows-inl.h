@@ -26,7 +26,6 @@ __device__ inline void store_ready_block(const ReadyRows& rows, uint32_t row, ui
   const int32_t other_sum = shuffle_xor(sum, kWarpSize / 2);  // of the other half of the block
   if (lane() == 0) {
     rows.scales[block] = scale;
-    rows.sums[block] = sum + other_sum;
     rows.scaled_sums[block] = scale * static_cast<float>(sum + other_sum);
     rows.half_sums[block] = (sum & 0xffff) | static_cast<int32_t>(static_cast<uint32_t>(other_sum) << 16);
   }

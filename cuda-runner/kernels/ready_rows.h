@@ -23,8 +23,7 @@ struct ReadyRows {
   Global<float> values;       // (num_rows, stride); zeros from width on
   Global<int8_t> quants;      // (stride / 32, row_capacity, 32)
   Global<float> scales;       // (stride / 32, row_capacity)
-  Global<int32_t> sums;       // the same shape: sum of the block's bytes
-  Global<float> scaled_sums;  // the same shape: that sum, times the scale
+  Global<float> scaled_sums;  // the same shape: the sum of the block's bytes, times the scale
   Global<int32_t> half_sums;  // the same shape: the sums of columns 0 to 15 (lower half) and of the others
   uint32_t width;
   uint32_t stride;        // width, rounded up to a multiple of 32

@@ -223,7 +223,6 @@ struct SegmentProduct {
         x.scale = memory.ring.template load<float>(Rows::scales(rows, b) + n);
         if constexpr (Rows::kHasExtra) {
           const uint32_t extra = memory.ring[Rows::extra(rows, b) + n];
-          x.sum = static_cast<int32_t>(extra);
           x.half_sums = static_cast<int32_t>(extra);
           x.scaled_sum = std::bit_cast<float>(extra);
         }

@@ -110,23 +110,20 @@ class StagedBlock {
 };
 
 // The third array of ReadyRows that a type's products read, besides bytes and scales.
-enum class RowsExtra { kNothing, kSums, kScaledSums, kHalfSums };
+enum class RowsExtra { kNothing, kScaledSums, kHalfSums };
 
 template <TensorType kType>
 consteval RowsExtra rows_extra() {
   using Scales = BlockScales<kType>;
-  if (Scales::kHasTwoSums) return RowsExtra::kHalfSums;
-  if (Scales::kFormat.has_minimum) return RowsExtra::kScaledSums;
-  return Scales::kExcess != 0 ? RowsExtra::kSums : RowsExtra::kNothing;
+  if (!Scales::kFormat.has_minimum) return RowsExtra::kNothing;
+  return Scales::kHasTwoSums ? RowsExtra::kHalfSums : RowsExtra::kScaledSums;
 }
 
 // Its bytes.
 template <TensorType kType>
 __device__ inline Global<const uint8_t> extra_bytes(const ReadyRows& in) {
-  constexpr RowsExtra kExtra = rows_extra<kType>();
-  if constexpr (kExtra == RowsExtra::kScaledSums) return in.scaled_sums.bytes();
-  if constexpr (kExtra == RowsExtra::kHalfSums) return in.half_sums.bytes();
-  return in.sums.bytes();
+  if constexpr (rows_extra<kType>() == RowsExtra::kHalfSums) return in.half_sums.bytes();
+  return in.scaled_sums.bytes();
 }
 
 // Words of shared memory that blocks of kColumns rows of the batch take: the bytes of all blocks, then for

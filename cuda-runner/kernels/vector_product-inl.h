@@ -38,7 +38,6 @@ __device__ inline void add_quantised_block(const DeviceMatrix& matrix, uint32_t 
     if constexpr (Scales::kHasTwoSums) {
       x.half_sums = in.half_sums[index];
     } else {
-      x.sum = in.sums[index];
       x.scaled_sum = in.scaled_sums[index];
     }
     acc[n] = add_dots(acc[n], codes, scales, x);

@@ -25,7 +25,6 @@ struct DeviceReady {
         values(stream, ready.values),
         quants(stream, bytes_by_block(ready)),
         scales(stream, by_block(ready, ready.scales)),
-        sums(stream, by_block(ready, ready.sums)),
         scaled_sums(stream, by_block(ready, scaled_sums_of(ready))),
         half_sums(stream, by_block(ready, ready.half_sums)) {}
   DeviceReady(const TestStream& stream, uint32_t width_of, uint32_t num_rows)
@@ -35,7 +34,6 @@ struct DeviceReady {
     return {.values = values.view(),
             .quants = quants.view(),
             .scales = scales.view(),
-            .sums = sums.view(),
             .scaled_sums = scaled_sums.view(),
             .half_sums = half_sums.view(),
             .width = width,
@@ -47,7 +45,6 @@ struct DeviceReady {
   bool is(const reference::Ready& wanted) const {
     return bits_of(values.values()) == bits_of(wanted.values) && quants.values() == bytes_by_block(wanted) &&
            bits_of(scales.values()) == bits_of(by_block(wanted, wanted.scales)) &&
-           sums.values() == by_block(wanted, wanted.sums) &&
            bits_of(scaled_sums.values()) == bits_of(by_block(wanted, scaled_sums_of(wanted))) &&
            half_sums.values() == by_block(wanted, wanted.half_sums);
   }
@@ -93,7 +90,6 @@ struct DeviceReady {
   DeviceArray<float> values;
   DeviceArray<int8_t> quants;
   DeviceArray<float> scales;
-  DeviceArray<int32_t> sums;
   DeviceArray<float> scaled_sums;
   DeviceArray<int32_t> half_sums;
 };
