@@ -124,13 +124,13 @@ void PackedTensor::pack_blocks(const std::byte* row, uint32_t row_in_tile, std::
       const size_t group = index / sizes.blocks_of_scales;
       const size_t first_scale =
           group * (sizes.scales + sizes.blocks_of_scales * sizes.sub_scales) * kWarpTileRows;
-      const size_t at = first_scale + row_in_tile * sizes.scales;
+      const size_t at = first_scale + scale_place(row_in_tile) * sizes.scales;
       scales[at] = block.scale;
       if constexpr (kFormat.has_minimum) scales[at + 1] = block.minimum;
       if constexpr (kFormat.num_sub_scales > 0) {
         const std::array<uint8_t, 2> bytes = pack_sub_scales<constant>(block);
         const size_t in_group = index % sizes.blocks_of_scales;
-        scales[first_scale + (sizes.scales + in_group) * kWarpTileRows + row_in_tile] =
+        scales[first_scale + (sizes.scales + in_group) * kWarpTileRows + scale_place(row_in_tile)] =
             static_cast<uint16_t>(bytes[0] | bytes[1] << 8);
       }
     }

@@ -96,6 +96,10 @@ inline int32_t dot4(uint32_t a, uint32_t b, int32_t c) {
   return std::bit_cast<int32_t>(sum);
 }
 
+inline uint32_t opaque(uint32_t value) {
+  return value;
+}
+
 // kernels/lang.h says which elements a lane holds.
 inline void mma_s8(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                    const int32_t (&from)[4], emulator::Place place = emulator::Place::current()) {

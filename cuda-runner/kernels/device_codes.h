@@ -1,4 +1,4 @@
-// How the device has the codes of quantised weights. Host and device code.
+// How the device has quantised weights, besides QuantFormat. Host and device code.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,12 @@ namespace runnel {
 constexpr uint32_t flipped_bits(QuantFormat format) {
   if (format.values != CodeValues::kCode || format.code_offset == 0) return 0;
   return 1u << (format.code_bits - 1);
+}
+
+// The place of a row of a tile among its scales: those that a lane of the tensor cores has, rows g, g + 8,
+// g + 16 and g + 24, are adjacent.
+constexpr uint32_t scale_place(uint32_t row) {
+  return row % 8 * 4 + row / 8;
 }
 
 }  // namespace runnel

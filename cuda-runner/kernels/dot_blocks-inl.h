@@ -21,8 +21,8 @@ template <TensorType kType>
 __device__ inline float add_dots(float acc, const uint32_t (&codes)[8], const BlockScales<kType>& scales,
                                  const RowBlock& x) {
   using Scales = BlockScales<kType>;
-  using Multiplier = Multiplier<Scales::kFormat>;
-  const int32_t first = Scales::kHasTwoSums ? 0 : Multiplier::first_sum();
+  using Sum = Multiplier<Scales::kFormat>;
+  const int32_t first = Scales::kHasTwoSums ? 0 : Sum::first_sum();
   int32_t low = dot4(codes[1], x.first.z, dot4(codes[0], x.first.x, first));
   low = dot4(codes[3], x.second.z, dot4(codes[2], x.second.x, low));
   int32_t high = dot4(codes[4], x.first.y, Scales::kHasTwoSums ? 0 : low);
@@ -31,7 +31,7 @@ __device__ inline float add_dots(float acc, const uint32_t (&codes)[8], const Bl
   if constexpr (Scales::kHasTwoSums) {
     return scales.add_two(acc, {low, high}, x.scale, {half_sum(x.half_sums, 0), half_sum(x.half_sums, 1)});
   } else {
-    return scales.add(acc, Multiplier::value_of(high), x.scale, x.scaled_sum);
+    return scales.add(acc, Sum::value_of(high), x.scale, x.scaled_sum);
   }
 }
 

@@ -138,6 +138,13 @@ __device__ inline uint16_t to_half(float value) {
   return __half_as_ushort(__float2half_rn(value));
 }
 
+// Returns the value, of whose bits the compiler then knows nothing. So a constant that is added to it stays an
+// addition, which a load does by itself, and is not merged into bits that are known to be 0.
+__device__ inline uint32_t opaque(uint32_t value) {
+  asm("" : "+r"(value));
+  return value;
+}
+
 // Selects four of eight bytes: bytes 0 to 3 are those of a, bytes 4 to 7 those of b. The lower three bits of
 // nibble i of selectors are the number of the byte that becomes byte i. If the highest bit of the nibble is
 // set, byte i is eight copies of the sign bit of that byte.

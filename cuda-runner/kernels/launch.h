@@ -49,6 +49,16 @@ inline uint32_t max_dynamic_shared_bytes() {
   return static_cast<uint32_t>(bytes);
 }
 
+// 1 if it cannot be asked.
+inline uint32_t num_multiprocessors() {
+  int device = 0;
+  int count = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
+    return 1;
+  return static_cast<uint32_t>(count);
+}
+
 // Devices accept grids of at most 65,535 blocks in y and z. A step may have more rows than that, so long
 // dimensions must be x.
 // dynamic_bytes: of dynamic_shared(); above 48 KiB the kernel must have been loaded with them (load.h).

@@ -36,6 +36,26 @@ __device__ inline void finish(const ProductOutput& to, uint32_t tile, uint32_t r
   to.floats.values[index] = y;
 }
 
+// The same for ready rows, for four columns of the matrix' rows from first_output + column on; see
+// store_ready_quarters.
+__device__ inline void finish_quarter(const ProductOutput& to, bool is_there, uint32_t row,
+                                      uint32_t first_output, uint32_t column,
+                                      const float (&products)[kQuarterColumns]) {
+  float y[kQuarterColumns];
+  for (uint32_t j = 0; j < kQuarterColumns; ++j) {
+    const uint32_t output = first_output + column + j;
+    y[j] = 0.0f;
+    if (!is_there || output >= to.num_outputs) continue;
+    y[j] = to.has_bias ? products[j] + to.bias[to.first_output + output] : products[j];
+    if (to.has_gates) {
+      y[j] = apply(to.nonlinearity, to.ready.values[static_cast<size_t>(row) * to.ready.stride + output]) * y[j];
+    } else {
+      y[j] = apply(to.nonlinearity, y[j]);
+    }
+  }
+  store_ready_quarters(to.ready, is_there, row, first_output, y);
+}
+
 __device__ inline void finish_gated(const ReadyRows& out, Nonlinearity nonlinearity, uint32_t tile,
                                     uint32_t row, float gate, float up) {
   const bool is_there = tile * kWarpTileRows + lane() < out.width;
@@ -103,8 +123,18 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
   }
 }
 
-// --- many rows. Grid x: groups of four tiles, two of each matrix with a gate; y: groups of rows of the
-// batch.
+// --- many rows. Grid x: groups of tiles, half of them of each matrix with a gate; y: groups of rows of the
+// batch. Results that become ready rows are taken by quarters of warps (store_ready_quarters).
+
+// Calls of(tile, row, column) for the warp's part of num_tiles tiles and all rows of a block, where lanes 8 i to
+// 8 i + 7 have a row, and each the four columns of the tile from `column` on.
+template <typename Product, typename Of>
+__device__ inline void for_quarters(uint32_t num_tiles, const Of& of) {
+  constexpr uint32_t kRows = kWarpSize / kQuarterLanes;
+  constexpr uint32_t kSteps = Product::kColumns / kRows;  // of a tile
+  for (uint32_t i = warp(); i < num_tiles * kSteps; i += Product::kMaxThreads / kWarpSize)
+    of(i / kSteps, i % kSteps * kRows + lane() / kQuarterLanes, kQuarterColumns * (lane() % kQuarterLanes));
+}
 
 template <typename Product>
 __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
@@ -113,7 +143,17 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
   auto& memory = dynamic_shared<typename Product::Memory>();
   const uint32_t first_row = blockIdx.y * Product::kColumns;
   const uint32_t first_tile = blockIdx.x * Product::kTiles;
-  Product::compute({matrix, matrix, first_tile, first_tile + 2}, in, first_row, memory);
+  Product::compute({matrix, matrix, first_tile, first_tile + Product::kTiles / 2}, in, first_row, memory);
+  if (to.kind == ProductOutput::Kind::kReady) {
+    for_quarters<Product>(Product::kTiles, [&](uint32_t tile, uint32_t row, uint32_t column) {
+      if ((first_tile + tile) * kWarpTileRows >= matrix.rows) return;  // whole warps
+      const float4 y = Product::results(memory, tile, row, column);
+      finish_quarter(to, first_row + row < num_rows, first_row + row, (first_tile + tile) * kWarpTileRows,
+                     column, {y.x, y.y, y.z, y.w});
+    });
+    return;
+  }
+#pragma unroll 4
   for (uint32_t i = warp(); i < Product::kTiles * Product::kColumns; i += Product::kMaxThreads / kWarpSize) {
     const uint32_t tile = i / Product::kColumns;
     const uint32_t row = i % Product::kColumns;
@@ -129,15 +169,21 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
   let_next_begin();
   auto& memory = dynamic_shared<typename Product::Memory>();
   const uint32_t first_row = blockIdx.y * Product::kColumns;
-  const uint32_t first_tile = blockIdx.x * 2;
+  constexpr uint32_t kTiles = Product::kTiles / 2;
+  const uint32_t first_tile = blockIdx.x * kTiles;
   Product::compute({gate, up, first_tile, first_tile}, in, first_row, memory);
-  for (uint32_t i = warp(); i < 2 * Product::kColumns; i += Product::kMaxThreads / kWarpSize) {
-    const uint32_t tile = i / Product::kColumns;
-    const uint32_t row = i % Product::kColumns;
-    if (first_row + row < num_rows && (first_tile + tile) * kWarpTileRows < gate.rows)
-      finish_gated(out, nonlinearity, first_tile + tile, first_row + row, Product::result(memory, tile, row),
-                   Product::result(memory, 2 + tile, row));
-  }
+  for_quarters<Product>(kTiles, [&](uint32_t tile, uint32_t row, uint32_t column) {
+    if ((first_tile + tile) * kWarpTileRows >= gate.rows) return;  // whole warps
+    const float4 gates = Product::results(memory, tile, row, column);
+    const float4 ups = Product::results(memory, kTiles + tile, row, column);
+    const float g[kQuarterColumns] = {gates.x, gates.y, gates.z, gates.w};
+    const float u[kQuarterColumns] = {ups.x, ups.y, ups.z, ups.w};
+    const uint32_t first_column = (first_tile + tile) * kWarpTileRows;
+    float y[kQuarterColumns];
+    for (uint32_t j = 0; j < kQuarterColumns; ++j)
+      y[j] = first_column + column + j < out.width ? apply(nonlinearity, g[j]) * u[j] : 0.0f;
+    store_ready_quarters(out, first_row + row < num_rows, first_row + row, first_column, y);
+  });
 }
 
 // --- launchers
@@ -146,18 +192,49 @@ inline uint32_t num_tiles(const DeviceMatrix& matrix) {
   return divide_up(matrix.rows, kWarpTileRows);
 }
 
-// Products of tiles keep a large device busy with at least this many blocks. With fewer, products of segments
-// are faster, although each of their blocks reads as many rows for a quarter of the weights.
-inline constexpr uint32_t kManyTileBlocks = 128;
-
-// With fewer blocks than this, products of segments have 16 warps each; with more, two blocks of 8 warps
-// share a multiprocessor, and one computes while the other adds up its sums.
-inline constexpr uint32_t kManySegmentBlocks = 200;
+// For many rows of the batch, and for grids that would be small.
+inline constexpr TileShape kTileShape = {.parts = 1,
+                                         .tiles = 4,
+                                         .column_warps = 2,
+                                         .groups = 4,
+                                         .blocks = 2,
+                                         .shared_totals = true};
+inline constexpr TileShape kSplitTileShape = {.parts = 2,
+                                              .tiles = 2,
+                                              .column_warps = 1,
+                                              .groups = 4,
+                                              .blocks = 4,
+                                              .shared_totals = true};
 
 // Whether the device has this much shared memory for a block.
 template <typename Product>
 bool has_memory_for(Product) {
   return Product::Memory::kBytes <= max_dynamic_shared_bytes();
+}
+
+// How long a product takes beside others: its blocks fill the device in waves. wave: the time of a wave of full
+// multiprocessors.
+template <typename Product>
+uint64_t time_of(Product, uint32_t num_tiles, uint32_t num_rows, uint64_t wave) {
+  const uint64_t blocks = uint64_t{divide_up(num_tiles, Product::kTiles)} * divide_up(num_rows, Product::kColumns);
+  const uint64_t places = uint64_t{Product::kMinBlocks} * num_multiprocessors();
+  return (blocks + places - 1) / places * wave;
+}
+
+// Calls segments with an object of the product of segments for kColumns rows of the batch at a time.
+template <TensorType kType, uint32_t kColumns, uint32_t kMatrices, typename Segments>
+cudaError_t with_segments(const DeviceMatrix& matrix, uint32_t num_rows, const Segments& segments) {
+  using Wide = SegmentProduct<kType, kColumns, kMatrices, 16>;
+  using Normal = SegmentProduct<kType, kColumns, kMatrices, 8>;
+  // Small blocks of tensor cores are for devices with less shared memory. Dot products need little.
+  using Small = SegmentProduct<kType, kColumns, kMatrices, Normal::kHasDots ? 8 : 4>;
+  // Blocks of 16 warps, one a multiprocessor, are faster until there are more of them: then blocks of 8 warps
+  // share a multiprocessor, and one computes while the other adds up its sums.
+  const uint32_t num_blocks = num_tiles(matrix) * divide_up(num_rows, kColumns);
+  const uint32_t max_wide = num_multiprocessors() * (Normal::kHasDots ? 3 : 2) / 2;
+  const bool is_long = matrix.columns > 8 * kSegmentColumns;
+  if (is_long && num_blocks <= max_wide && has_memory_for(Wide())) return segments(Wide());
+  return has_memory_for(Normal()) ? segments(Normal()) : segments(Small());
 }
 
 // Calls vectors, segments or tiles with an object of the product that a step of num_rows rows takes.
@@ -166,32 +243,26 @@ template <TensorType kType, uint32_t kMatrices, typename Vectors, typename Segme
 cudaError_t with_product(const DeviceMatrix& matrix, uint32_t num_rows, ProductForm form,
                          const Vectors& vectors, const Segments& segments, const Tiles& tiles) {
   if constexpr (is_quantised(kType)) {
-    const auto segments_of = [&](auto columns) {
-      using Wide = SegmentProduct<kType, columns, kMatrices, 16>;
-      const bool is_long = matrix.columns > 8 * kSegmentColumns;
-      const bool are_few = num_tiles(matrix) * divide_up(num_rows, columns) < kManySegmentBlocks;
-      return is_long && are_few && has_memory_for(Wide())
-                 ? segments(Wide())
-                 : segments(SegmentProduct<kType, columns, kMatrices, 8>());
-    };
-    using Tile = TileProduct<kType, 1>;
-    using Split = TileProduct<kType, 2>;
-    const auto num_blocks = [&]<typename P>(P) {
-      return divide_up(num_tiles(matrix) * kMatrices, P::kTiles) * divide_up(num_rows, P::kColumns);
-    };
-    if (form == ProductForm::kBest && num_rows > 32) {
-      if (num_blocks(Tile()) >= kManyTileBlocks)
-        form = ProductForm::kTiles;
-      else if (num_blocks(Split()) >= kManyTileBlocks)
-        form = ProductForm::kSplitTiles;
+    using Segment = SegmentProduct<kType, 32, kMatrices, 8>;
+    using Tile = TileProduct<kType, kTileShape>;
+    using Split = TileProduct<kType, kSplitTileShape>;
+    if (form == ProductForm::kBest) {
+      // Times of waves as an H100 has them for Q4_0, for the same number of columns.
+      const uint32_t all_tiles = num_tiles(matrix) * kMatrices;
+      const uint64_t by_segments = num_rows <= 32 ? 0 : time_of(Segment(), all_tiles, num_rows, 29 * kMatrices);
+      const uint64_t by_tiles = time_of(Tile(), all_tiles, num_rows, 168);
+      const uint64_t by_split = time_of(Split(), all_tiles, num_rows, 108);
+      form = by_segments <= std::min(by_tiles, by_split) ? ProductForm::kSegments
+             : by_tiles <= by_split                      ? ProductForm::kTiles
+                                                         : ProductForm::kSplitTiles;
     }
     if (form == ProductForm::kTiles && has_memory_for(Tile())) return tiles(Tile());
     if (form >= ProductForm::kTiles && has_memory_for(Split())) return tiles(Split());
-    if (num_rows == 1) return segments_of(std::integral_constant<uint32_t, 1>());
-    if (num_rows == 2) return segments_of(std::integral_constant<uint32_t, 2>());
-    if (num_rows <= 8) return segments_of(std::integral_constant<uint32_t, 8>());
-    if (num_rows <= 16) return segments_of(std::integral_constant<uint32_t, 16>());
-    return segments_of(std::integral_constant<uint32_t, 32>());
+    if (num_rows == 1) return with_segments<kType, 1, kMatrices>(matrix, num_rows, segments);
+    if (num_rows == 2) return with_segments<kType, 2, kMatrices>(matrix, num_rows, segments);
+    if (num_rows <= 8) return with_segments<kType, 8, kMatrices>(matrix, num_rows, segments);
+    if (num_rows <= 16) return with_segments<kType, 16, kMatrices>(matrix, num_rows, segments);
+    return with_segments<kType, 32, kMatrices>(matrix, num_rows, segments);
   } else {
     if (num_rows == 1) return vectors(VectorProduct<kType, 1>());
     if (num_rows == 2) return vectors(VectorProduct<kType, 2>());
@@ -260,24 +331,24 @@ cudaError_t for_all_products(const Of& of) {
   const auto add = [&](auto product) {
     if (status == cudaSuccess && has_memory_for(product)) status = of(product);
   };
-  add(SegmentProduct<kType, 1, kMatrices, 8>());
-  add(SegmentProduct<kType, 1, kMatrices, 16>());
-  add(SegmentProduct<kType, 2, kMatrices, 8>());
-  add(SegmentProduct<kType, 2, kMatrices, 16>());
-  add(SegmentProduct<kType, 8, kMatrices, 8>());
-  add(SegmentProduct<kType, 8, kMatrices, 16>());
-  add(SegmentProduct<kType, 16, kMatrices, 8>());
-  add(SegmentProduct<kType, 16, kMatrices, 16>());
-  add(SegmentProduct<kType, 32, kMatrices, 8>());
-  add(SegmentProduct<kType, 32, kMatrices, 16>());
-  add(TileProduct<kType, 1>());
-  add(TileProduct<kType, 2>());
+  const auto add_segments = [&]<uint32_t kColumns>(std::integral_constant<uint32_t, kColumns>) {
+    add(SegmentProduct<kType, kColumns, kMatrices, 16>());
+    add(SegmentProduct<kType, kColumns, kMatrices, 8>());
+    if constexpr (kColumns >= kGroupRows) add(SegmentProduct<kType, kColumns, kMatrices, 4>());
+  };
+  add_segments(std::integral_constant<uint32_t, 1>());
+  add_segments(std::integral_constant<uint32_t, 2>());
+  add_segments(std::integral_constant<uint32_t, 8>());
+  add_segments(std::integral_constant<uint32_t, 16>());
+  add_segments(std::integral_constant<uint32_t, 32>());
+  add(TileProduct<kType, kTileShape>());
+  add(TileProduct<kType, kSplitTileShape>());
   return status;
 }
 
 template <typename Product>
 concept IsTileProduct = requires {
-  Product::kSplit;
+  Product::kParts;
 };
 
 template <TensorType kType>

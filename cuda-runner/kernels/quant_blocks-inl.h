@@ -39,11 +39,14 @@ struct Multiplier {
   // the upper bits of a byte, which is then q times 2^kShift and needs no extension of the sign.
   static constexpr uint32_t kShift = flipped_bits(kFormat) == 0 ? 0 : 8 - kFormat.code_bits;
 
-  // Sums begin at the bits of this float. Below 2^22 they change its lowest bits alone, so the conversion to a
-  // float, with the power of two taken away, is one subtraction. The sum of 32 products is below that.
+  // With a power of two, sums begin at the bits of this float. Below 2^22 they change its lowest bits alone, so
+  // the conversion to a float that also takes the power away is one subtraction. The sum of 32 products is
+  // below that.
   static constexpr float kOffset = 12582912.0f / static_cast<float>(1u << kShift);  // 1.5 * 2^23
-  __device__ static int32_t first_sum() { return std::bit_cast<int32_t>(kOffset); }
-  __device__ static float value_of(int32_t sum) { return std::bit_cast<float>(sum) - kOffset; }
+  __device__ static int32_t first_sum() { return kShift == 0 ? 0 : std::bit_cast<int32_t>(kOffset); }
+  __device__ static float value_of(int32_t sum) {
+    return kShift == 0 ? static_cast<float>(sum) : std::bit_cast<float>(sum) - kOffset;
+  }
 };
 
 // What a tile of 32 rows has for a block of 32 columns: words of codes, and 16-bit numbers of scales.
@@ -57,6 +60,18 @@ struct QuantTileLayout {
   static constexpr uint32_t kScales = kNumScales * kWarpTileRows;
   static constexpr uint32_t kSubScales = kHasSubScales ? kWarpTileRows : 0;
   static constexpr uint32_t kSegmentScales = kScales + kSegmentBlocks * kSubScales;
+
+  // Low bits of a row are in runs of as many words, or of all that there are.
+  static constexpr uint32_t kRun = kFormat.num_low_words() < 4 ? kFormat.num_low_words() : 4;
+  static constexpr uint32_t kHighBits = kFormat.high_bits();
+
+  // Where word w of a row's low or high bits is among the words of a block.
+  __device__ static constexpr uint32_t low_word(uint32_t w, uint32_t row) {
+    return (w / kRun * kWarpTileRows + row) * kRun + w % kRun;
+  }
+  __device__ static constexpr uint32_t high_word(uint32_t w, uint32_t row) {
+    return kFormat.num_low_words() * kWarpTileRows + row * kHighBits + w;
+  }
 
   __device__ static size_t first_word(uint32_t num_blocks, uint32_t tile, uint32_t block) {
     return (static_cast<size_t>(tile) * num_blocks + block) * kWords;
@@ -100,6 +115,24 @@ class StoredBlock {
   size_t first_sub_scale_;
 };
 
+// The multipliers of one four. low, high: the words that have its low and high bits.
+template <QuantFormat kFormat>
+__device__ inline uint32_t multipliers_of(uint32_t low, [[maybe_unused]] uint32_t high, uint32_t four) {
+  if constexpr (kFormat.low_bits() == 8) return low;
+  uint32_t codes = (low >> (kFormat.low_bits() * part_of<kFormat>(four))) & kFormat.low_mask();
+  if constexpr (kFormat.high_bits() > 0)
+    codes |= ((high >> (four * kFormat.high_bits() % 8)) & kFormat.high_mask()) << kFormat.low_bits();
+  if constexpr (kFormat.has_values()) return look_up<kFormat>(codes);
+  return codes << Multiplier<kFormat>::kShift;
+}
+
+// A number of a row's scales as a float.
+template <QuantFormat kFormat>
+__device__ inline float stored_float(uint16_t bits) {
+  if constexpr (kFormat.has_bf16_scale) return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  return from_half(bits);
+}
+
 // A block of 32 columns of one row. Block: where the block of its tile lies, as StoredBlock.
 template <TensorType kType, typename Block>
 class QuantBlockView {
@@ -116,49 +149,41 @@ class QuantBlockView {
     uint32_t high[kHighBits + 1] = {};
     if constexpr (kHighBits > 0) load_run<kHighBits>(high_word(0), high);
     for (uint32_t four = 0; four < 8; ++four)
-      codes[four] = codes_of(low[word_of<kFormat>(four)], high[four * kHighBits / 8], four);
+      codes[four] =
+          multipliers_of<kFormat>(low[word_of<kFormat>(four)], high[four * kHighBits / 8], four);
   }
   // The multipliers of two fours: `four`, which must be below 4, and 4 + four.
   __device__ void load_two(uint32_t four, uint32_t& first, uint32_t& second) const {
-    const uint32_t first_low = load(low_word(word_of<kFormat>(four)));
-    uint32_t second_low = first_low;
-    if constexpr (kFormat.sum_words() > 4 || kHasTwoSums)
-      second_low = load(low_word(word_of<kFormat>(4 + four)));
-    uint32_t high[2] = {};
-    if constexpr (kHighBits > 0) {
-      high[0] = load(high_word(four * kHighBits / 8));
-      high[1] = kHighBits == 1 ? high[0] : load(high_word((4 + four) * kHighBits / 8));
-    }
-    first = codes_of(first_low, high[0], four);
-    second = codes_of(second_low, high[1], 4 + four);
+    first = multipliers_of<kFormat>(load(low_word(word_of<kFormat>(four))), load_high(four), four);
+    second = multipliers_of<kFormat>(load(low_word(word_of<kFormat>(4 + four))), load_high(4 + four), 4 + four);
   }
 
   // d and m, for types with sub-scales those of the segment.
   __device__ float stored_scale() const {
-    const uint16_t bits = block_.scale(row_ * Layout::kNumScales);
-    if constexpr (kFormat.has_bf16_scale) return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-    return from_half(bits);
+    return stored_float<kFormat>(block_.scale(scale_place(row_) * Layout::kNumScales));
   }
   __device__ float stored_minimum() const {
     if constexpr (!kFormat.has_minimum) return 0.0f;
-    return from_half(block_.scale(row_ * Layout::kNumScales + 1));
+    return from_half(block_.scale(scale_place(row_) * Layout::kNumScales + 1));
   }
   // The bytes of sub-scales. 0 if the type has none.
   __device__ uint32_t sub_scales() const {
-    if constexpr (Layout::kHasSubScales) return block_.sub_scales(row_);
+    if constexpr (Layout::kHasSubScales) return block_.sub_scales(scale_place(row_));
     return 0;
   }
 
  private:
   using Layout = QuantTileLayout<kType>;
   static constexpr uint32_t kLowWords = kFormat.num_low_words();
-  static constexpr uint32_t kHighBits = kFormat.high_bits();
-  static constexpr uint32_t kRun = kLowWords < 4 ? kLowWords : 4;  // adjacent words of a row
+  static constexpr uint32_t kHighBits = Layout::kHighBits;
+  static constexpr uint32_t kRun = Layout::kRun;
 
-  __device__ uint32_t low_word(uint32_t w) const {
-    return (w / kRun * kWarpTileRows + row_) * kRun + w % kRun;
+  __device__ uint32_t low_word(uint32_t w) const { return Layout::low_word(w, row_); }
+  __device__ uint32_t high_word(uint32_t w) const { return Layout::high_word(w, row_); }
+  __device__ uint32_t load_high(uint32_t four) const {
+    if constexpr (kHighBits > 0) return load(high_word(four * kHighBits / 8));
+    return 0;
   }
-  __device__ uint32_t high_word(uint32_t w) const { return kLowWords * kWarpTileRows + row_ * kHighBits + w; }
   __device__ uint32_t load(uint32_t word) const { return block_.template words<uint32_t>(word); }
   template <uint32_t kCount>
   __device__ void load_run(uint32_t word, uint32_t* to) const {
@@ -176,16 +201,6 @@ class QuantBlockView {
       to[0] = load(word);
     }
   }
-  // The multipliers of one four. low, high: the words that have its low and high bits.
-  __device__ static uint32_t codes_of(uint32_t low, [[maybe_unused]] uint32_t high, uint32_t four) {
-    if constexpr (kFormat.low_bits() == 8) return low;
-    uint32_t codes = (low >> (kFormat.low_bits() * part_of<kFormat>(four))) & kFormat.low_mask();
-    if constexpr (kHighBits > 0)
-      codes |= ((high >> (four * kHighBits % 8)) & kFormat.high_mask()) << kFormat.low_bits();
-    if constexpr (kFormat.has_values()) return look_up<kFormat>(codes);
-    return codes << Multiplier<kFormat>::kShift;
-  }
-
   const Block& block_;
   uint32_t row_;
 };

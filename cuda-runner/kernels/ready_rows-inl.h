@@ -1,6 +1,7 @@
 // The device function that makes rows ready for a product.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -29,6 +30,48 @@ __device__ inline void store_ready_block(const ReadyRows& rows, uint32_t row, ui
     rows.scaled_sums[block] = scale * static_cast<float>(sum + other_sum);
     rows.half_sums[block] = (sum & 0xffff) | static_cast<int32_t>(static_cast<uint32_t>(other_sum) << 16);
   }
+}
+
+inline constexpr uint32_t kQuarterLanes = 8;  // lanes that store a block of a row
+inline constexpr uint32_t kQuarterColumns = kBlockColumns / kQuarterLanes;  // of each of them
+
+// The same for four rows at a time, with the chains of shuffles and divisions of one: lanes 8 i to 8 i + 7 write
+// a block of their own row, each with the values of columns first_column + 4 (lane() % 8) to that + 3. All
+// lanes of a warp must call it; rows that are not there are not stored.
+__device__ inline void store_ready_quarters(const ReadyRows& rows, bool is_there, uint32_t row,
+                                            uint32_t first_column, const float (&values)[kQuarterColumns]) {
+  uint32_t largest_bits = 0;
+  for (const float value : values) {
+    const auto bits = std::bit_cast<uint32_t>(std::fabs(value));
+    largest_bits = bits > largest_bits ? bits : largest_bits;
+  }
+  for (uint32_t mask = kQuarterLanes / 2; mask > 0; mask /= 2) {
+    const uint32_t other = shuffle_xor(largest_bits, mask);
+    largest_bits = other > largest_bits ? other : largest_bits;
+  }
+  const float scale = std::bit_cast<float>(largest_bits) / 127.0f;
+  const bool has_quants = std::isfinite(scale) && scale > 0.0f;
+  int32_t sum = 0;
+  uint32_t bytes = 0;
+  for (uint32_t i = 0; i < kQuarterColumns; ++i) {
+    const float quotient =
+        has_quants ? std::fmin(std::fmax(std::rint(values[i] / scale), -127.0f), 127.0f) : 0.0f;
+    const auto quant = static_cast<int32_t>(quotient);
+    sum += quant;
+    bytes |= (static_cast<uint32_t>(quant) & 0xff) << (8 * i);
+  }
+  for (uint32_t mask = kQuarterLanes / 4; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+  const int32_t other_sum = shuffle_xor(sum, kQuarterLanes / 2);
+  if (!is_there) return;
+  const uint32_t column = kQuarterColumns * (lane() % kQuarterLanes);
+  const size_t block = rows.block_index(first_column / kBlockColumns, row);
+  rows.values.store<float4>(static_cast<size_t>(row) * rows.stride + first_column + column,
+                            float4{values[0], values[1], values[2], values[3]});
+  rows.quants.store<uint32_t>(block * kBlockColumns + ready_byte(column), bytes);
+  if (column != 0) return;
+  rows.scales[block] = scale;
+  rows.scaled_sums[block] = scale * static_cast<float>(sum + other_sum);
+  rows.half_sums[block] = (sum & 0xffff) | static_cast<int32_t>(static_cast<uint32_t>(other_sum) << 16);
 }
 
 }  // namespace runnel

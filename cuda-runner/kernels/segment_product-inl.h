@@ -21,26 +21,14 @@ struct SegmentProduct {
   static constexpr uint32_t kColumns = kColumnsOf;
   static constexpr uint32_t kMatrices = kMatricesOf;
   static constexpr uint32_t kWarps = kWarpsOf;
+  static constexpr uint32_t kTiles = kMatrices;  // of a block
   static constexpr bool kHasDots = kColumns < kGroupRows;
   static constexpr uint32_t kGroups = kHasDots ? 1 : kColumns / kGroupRows;
   static constexpr uint32_t kMaxThreads = kWarps * kWarpSize;
-  // 16 warps on a multiprocessor leave 128 registers to a thread, 32 leave 64.
-  static constexpr uint32_t kMinBlocks = 16 / kWarps;
-
-  // The bytes on their way must cover the latency of the memory: 15 KiB on a multiprocessor at 3.35 TB/s and
-  // 600 ns. Two stages of 16 warps are at least 16 KiB. A stage has two blocks where three stages of them
-  // fit, since each stage costs instructions.
-  static constexpr uint32_t kRingWords = 1700;  // of a warp, at most
-  static constexpr uint32_t kBlocks =
-      kColumns <= kGroupRows &&
-              3 * (StagedLayout<kType, 2>::kWords + RowsLayout<kType, kColumns, 2>::kWords) <= kRingWords
-          ? 2
-          : 1;
-  using Weights = StagedLayout<kType, kBlocks>;
-  using Rows = RowsLayout<kType, kColumns, kBlocks>;
-  static constexpr uint32_t kStageWords = Weights::kWords + Rows::kWords;
-  static constexpr uint32_t kStages = std::min(6u, kRingWords / kStageWords);
-  static_assert(kStages >= 3);
+  // 16 warps on a multiprocessor leave 128 registers to a thread, 32 leave 64. One row needs no more, and then
+  // the blocks of a large matrix are all there at once.
+  static constexpr uint32_t kResidentWarps = kHasDots && kWarps <= 8 ? 32 : 16;
+  static constexpr uint32_t kMinBlocks = kResidentWarps / kWarps;
 
   // Sums are exchanged for up to 16 rows of the batch at a time, and each warp adds up those of one or two.
   // With tensor cores the lanes of a warp write columns 2t and rows g; with this stride they are in different
@@ -51,6 +39,25 @@ struct SegmentProduct {
   static constexpr uint32_t kPartials = kPassColumns * kPartialStride;  // of a warp
   static constexpr uint32_t kOwners = std::min(kPassColumns, kWarps);   // warps that have results
   static constexpr uint32_t kOwned = kColumns / kOwners;                // results of a thread
+
+  // Words of the ring of a warp: what the blocks of a multiprocessor leave to it. With 8 warps, devices have
+  // room for a block that give it no more than 99 KiB.
+  static constexpr uint32_t kMaxBlockKib = std::min(227 / kMinBlocks - 1, kWarps <= 8 ? 99u : 226u);
+  static constexpr uint32_t kRingWords = kMaxBlockKib * 256 / kWarps - kPartials;
+  template <uint32_t kCount>
+  static constexpr uint32_t kWordsOf =
+      StagedLayout<kType, kCount>::kWords + RowsLayout<kType, kColumns, kCount>::kWords;
+  // A stage has as many blocks as leave room for three, since each stage costs instructions. With 32 resident
+  // warps two blocks each are bytes enough on their way, 15 KiB on a multiprocessor at 3.35 TB/s and 600 ns.
+  static constexpr bool kHasFour = kColumns <= kGroupRows && kResidentWarps == 16;
+  static constexpr uint32_t kBlocks = kHasFour && 3 * kWordsOf<4> <= kRingWords ? 4
+                                      : 3 * kWordsOf<2> <= kRingWords           ? 2
+                                                                                : 1;
+  using Weights = StagedLayout<kType, kBlocks>;
+  using Rows = RowsLayout<kType, kColumns, kBlocks>;
+  static constexpr uint32_t kStageWords = kWordsOf<kBlocks>;
+  static constexpr uint32_t kStages = std::min(6u, kRingWords / kStageWords);
+  static_assert(kStages >= 3);
 
   struct Memory {
     static constexpr uint32_t kBytes = 4 * kWarps * (kStages * kStageWords + kPartials);
@@ -74,31 +81,40 @@ struct SegmentProduct {
     }
     __device__ bool is_at_end() const { return block_ >= num_blocks_; }
 
-    // Begin the copy of the next blocks to a stage from word `to` on.
-    template <size_t kMemoryWords>
-    __device__ void copy_weights(Shared<uint32_t, kMemoryWords>& memory, size_t to) const {
-      weights_.copy(block_ % kSegmentBlocks == 0, num_blocks_ - block_, memory, to);
-    }
-    template <size_t kMemoryWords>
-    __device__ void copy_rows(Shared<uint32_t, kMemoryWords>& memory, size_t to) const {
-      rows_.copy(num_blocks_ - block_, lane(), memory, to + Weights::kWords);
+    // Begins the copy of the next blocks to a stage from word `to` on.
+    template <bool kHasWeights, bool kHasRows, size_t kMemoryWords>
+    __device__ void copy(Shared<uint32_t, kMemoryWords>& memory, size_t to) const {
+      if (block_ + kBlocks <= num_blocks_) {
+        copy_blocks<true, kHasWeights, kHasRows>(memory, to);
+      } else if (block_ < num_blocks_) {
+        copy_blocks<false, kHasWeights, kHasRows>(memory, to);
+      }
     }
     __device__ void advance() {
       block_ += kBlocks;
-      if (block_ % kSegmentBlocks != 0 && block_ < num_blocks_) {
-        weights_.advance(kBlocks);
-        rows_.advance(kBlocks);
-        return;
+      weights_.advance(kBlocks);
+      rows_.advance(kBlocks);
+      if (block_ % kSegmentBlocks == 0) {
+        constexpr uint32_t kOthers = kWarps - 1;
+        block_ += kOthers * kSegmentBlocks;
+        weights_.skip_segments(kOthers);
+        rows_.advance(kOthers * kSegmentBlocks);
       }
-      if (block_ % kSegmentBlocks == 0) block_ += (kWarps - 1) * kSegmentBlocks;
-      if (block_ >= num_blocks_ && !is_second_ && kMatrices > 1) {
+      if (kMatrices > 1 && block_ >= num_blocks_ && !is_second_) {
         is_second_ = true;
         block_ = warp() * kSegmentBlocks;
+        if (!is_at_end()) seek();
       }
-      if (!is_at_end()) seek();
     }
 
    private:
+    template <bool kIsWhole, bool kHasWeights, bool kHasRows, size_t kMemoryWords>
+    __device__ void copy_blocks(Shared<uint32_t, kMemoryWords>& memory, size_t to) const {
+      const uint32_t num_blocks = num_blocks_ - block_;
+      if (kHasWeights)
+        weights_.template copy<kIsWhole>(block_ % kSegmentBlocks == 0, num_blocks, memory, to);
+      if (kHasRows) rows_.template copy<kIsWhole>(num_blocks, lane(), memory, to + Weights::kWords);
+    }
     __device__ void seek() {
       if (is_second_) {
         weights_.seek(second_, tile_, block_);
@@ -126,13 +142,13 @@ struct SegmentProduct {
       // Weights need not wait for the launch before this one.
       size_t to = begin_;
       for (uint32_t stage = 0; stage + 1 < kStages && !cursor.is_at_end(); ++stage, to += kStageWords) {
-        cursor.copy_weights(memory_.ring, to);
+        cursor.template copy<true, false>(memory_.ring, to);
         cursor.advance();
       }
       wait_for_previous();
       for (uint32_t stage = 0; stage + 1 < kStages; ++stage, free_ += kStageWords) {
         if (!cursor_.is_at_end()) {
-          cursor_.copy_rows(memory_.ring, free_);
+          cursor_.template copy<false, true>(memory_.ring, free_);
           cursor_.advance();
         }
         commit_copies();
@@ -145,8 +161,7 @@ struct SegmentProduct {
       wait_copies<kStages - 2>();
       sync_warp();
       if (!cursor_.is_at_end()) {
-        cursor_.copy_weights(memory_.ring, free_);
-        cursor_.copy_rows(memory_.ring, free_);
+        cursor_.template copy<true, true>(memory_.ring, free_);
         cursor_.advance();
       }
       commit_copies();
@@ -180,6 +195,7 @@ struct SegmentProduct {
                                  const ReadyRows& in, uint32_t first_row, Memory& memory,
                                  float (&totals)[kMatrices][kOwned]) {
     Ring ring(Cursor(first, second, tile, in, first_row), memory);
+    const Places places;
     const uint32_t num_blocks = first.columns / kBlockColumns;
     const uint32_t num_segments = (num_blocks + kSegmentBlocks - 1) / kSegmentBlocks;
 #pragma unroll
@@ -194,7 +210,7 @@ struct SegmentProduct {
           const size_t stage = ring.take();
 #pragma unroll
           for (uint32_t b = 0; b < kBlocks; ++b)
-            if (block + b < end) add_block(memory, stage, b, b == 0 && block == begin, scales, sums);
+            if (block + b < end) add_block(places, memory, stage, b, b == 0 && block == begin, scales, sums);
         }
         add_in_order(sums, std::min(uint32_t{kWarps}, num_segments - round), memory, totals[m]);
       }
@@ -202,8 +218,13 @@ struct SegmentProduct {
   }
 
  private:
-  __device__ static void add_block(Memory& memory, size_t stage, uint32_t b, bool begins_segment,
-                                   SegmentScales& segment, Sums& sums) {
+  struct Places {
+    FragmentPlace<kType, kBlocks> weights{0};
+    RowsPlace<Rows> rows{Weights::kWords, 0};
+  };
+
+  __device__ static void add_block(const Places& places, Memory& memory, size_t stage, uint32_t b,
+                                   bool begins_segment, SegmentScales& segment, Sums& sums) {
     using Block = StagedBlock<kType, kBlocks, kWarps * kStages * kStageWords>;
     const Block block(memory.ring, stage, b);
     const size_t rows = stage + Weights::kWords;
@@ -230,9 +251,9 @@ struct SegmentProduct {
         to = add_dots(to, codes, scales, x);
       }
     } else {
-      const TileFragment<kType> weights = load_fragment(block, begins_segment, segment);
+      const TileFragment<kType> weights = places.weights.load(memory.ring, stage, b, begins_segment, segment);
       for (uint32_t group = 0; group < kGroups; ++group)
-        add_products(weights, load_rows<Rows>(memory.ring, rows, b, group * kGroupRows), sums.of[group]);
+        add_products(weights, places.rows.load(memory.ring, stage, b, group * kGroupRows), sums.of[group]);
     }
   }
 

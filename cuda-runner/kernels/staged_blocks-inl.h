@@ -31,7 +31,7 @@ class TileCursor {
   using Layout = StagedLayout<kType, kBlocks>;
   using Tile = QuantTileLayout<kType>;
 
-  // Moves to a block. It is called for the first block of each segment.
+  // Moves to a block.
   __device__ void seek(const DeviceMatrix& matrix, uint32_t tile, uint32_t block) {
     const uint32_t num_blocks = matrix.columns / kBlockColumns;
     quants_ = matrix.quants;
@@ -41,41 +41,57 @@ class TileCursor {
     const uint32_t first = kPieceScales * lane();
     if (!Tile::kHasSubScales || first < Tile::kScales) {
       scale_ = static_cast<uint32_t>(Tile::first_scale(num_blocks, tile, block)) + first;
-      scale_block_ = Tile::kHasSubScales ? 0 : first / Tile::kScales;
+      if constexpr (Tile::kHasSubScales) scale_ += block % kSegmentBlocks * Tile::kSubScales;
     } else {
       scale_ = static_cast<uint32_t>(Tile::first_sub_scale(num_blocks, tile, block)) + first - Tile::kScales;
-      scale_block_ = (first - Tile::kScales) / kWarpTileRows;
     }
   }
-  // Moves on by `count` blocks of the segment.
+  // Moves on by `count` blocks, to a block of the same segment or to the one after its last.
   __device__ void advance(uint32_t count) {
     word_ += count * Tile::kWords;
     scale_ += count * (Tile::kHasSubScales ? Tile::kSubScales : Tile::kScales);
   }
-  // Begins the copy of this lane's pieces of the first num_blocks of kBlocks to memory from `to` on.
-  template <size_t kMemoryWords>
+  // From the block after the last of a segment to the first of segment `count`, counted from the next one.
+  __device__ void skip_segments(uint32_t count) {
+    word_ += count * kSegmentBlocks * Tile::kWords;
+    scale_ += Tile::kHasSubScales ? (count + 1) * Tile::kSegmentScales - kSegmentBlocks * Tile::kSubScales
+                                  : count * kSegmentBlocks * Tile::kScales;
+  }
+  // Begins the copy of this lane's pieces of the first num_blocks of kBlocks to memory from `to` on. kIsWhole:
+  // of all of them.
+  template <bool kIsWhole, size_t kMemoryWords>
   __device__ void copy(bool begins_segment, uint32_t num_blocks, Shared<uint32_t, kMemoryWords>& memory,
                        size_t to) const {
     constexpr uint32_t kPassWords = kWarpSize * kPieceWords;
+    const uint32_t own = kPieceWords * lane();
+    const size_t target = to + own;
+    const size_t source = word_;
     for (uint32_t first = 0; first < Layout::kScalesAt; first += kPassWords) {
-      const uint32_t word = first + kPieceWords * lane();
-      if (word < Layout::kScalesAt && (kBlocks == 1 || word < num_blocks * Tile::kWords))
-        copy_read_only_async(memory, to + first + kPieceWords * lane(), quants_, word_ + first);
+      const bool is_there = first + kPassWords <= Layout::kScalesAt || own < Layout::kScalesAt - first;
+      if (is_there && (kIsWhole || first + own < num_blocks * Tile::kWords))
+        copy_read_only_async(memory, target + first, quants_, source + first);
     }
-    const bool is_there = kPieceWords * lane() < Layout::kWords - Layout::kScalesAt;
-    const bool is_new = !Tile::kHasSubScales || begins_segment || 2 * kPieceWords * lane() >= Tile::kScales;
-    if (is_there && is_new && (kBlocks == 1 || scale_block_ < num_blocks))
-      copy_read_only_async(memory, to + Layout::kScalesAt + kPieceWords * lane(), scales_, scale_);
+    constexpr uint32_t kScaleWords = Layout::kWords - Layout::kScalesAt;
+    const bool is_there = kScaleWords == kPassWords || own < kScaleWords;
+    const bool is_new = !Tile::kHasSubScales || begins_segment || 2 * own >= Tile::kScales;
+    if (is_there && is_new && (kIsWhole || scale_block() < num_blocks))
+      copy_read_only_async(memory, target + Layout::kScalesAt, scales_, scale_);
   }
 
  private:
   static_assert(Layout::kWords - Layout::kScalesAt <= kWarpSize * kPieceWords);
 
+  // The block that the lane's piece of scales belongs to, of those that are staged at once.
+  __device__ static uint32_t scale_block() {
+    const uint32_t first = 2 * kPieceWords * lane();
+    if constexpr (!Tile::kHasSubScales) return first / Tile::kScales;
+    return first < Tile::kScales ? 0 : (first - Tile::kScales) / kWarpTileRows;
+  }
+
   Global<const uint32_t> quants_;
   Global<const uint16_t> scales_;
   uint32_t word_;  // DeviceWeights lets no matrix have more than 2^32 of them, to spare registers
   uint32_t scale_;
-  uint32_t scale_block_;  // of those that are staged at once
 };
 
 // Block `block` of a tile in shared memory; see StoredBlock.
@@ -155,7 +171,7 @@ class RowsCursor {
  public:
   using Layout = RowsLayout<kType, kColumns, kBlocks>;
 
-  // Moves to a block, for thread `thread` of the group. It is called for the first block of each segment.
+  // Moves to a block, for thread `thread` of the group.
   __device__ void seek(const ReadyRows& in, uint32_t first_row, uint32_t block, uint32_t thread) {
     bytes_of_rows_ = in.quants;
     const auto index = static_cast<uint32_t>(in.block_index(block, first_row));
@@ -167,32 +183,36 @@ class RowsCursor {
     factor_byte_ = 4 * (index + thread / kFactorPieces * in.row_capacity) +
                    16 * (is_extra ? in_block - kFactorPieces / 2 : in_block);
   }
-  // Moves on by `count` blocks of the segment.
+  // Moves on by `count` blocks.
   __device__ void advance(uint32_t count) {
     bytes_ += count * bytes_step_;
     factor_byte_ += count * (bytes_step_ / 8);
   }
-  // Begins the copy of the thread's pieces of the first num_blocks of kBlocks to memory from `to` on.
-  template <size_t kMemoryWords>
+  // Begins the copy of the thread's pieces of the first num_blocks of kBlocks to memory from `to` on. kIsWhole:
+  // of all of them.
+  template <bool kIsWhole, size_t kMemoryWords>
   __device__ void copy(uint32_t num_blocks, uint32_t thread, Shared<uint32_t, kMemoryWords>& memory,
                        size_t to) const {
+    const size_t target = to + kPieceWords * thread;
+    const size_t source = bytes_;
     constexpr uint32_t kPieces = kBlocks * kBytePieces;
     for (uint32_t first = 0; first < kPieces; first += kThreads) {
-      // The pieces of a pass that is not the first are in later blocks, or later in the only one.
-      const uint32_t block = (first + thread) / kBytePieces;
-      const size_t later =
-          kBytePieces > kThreads ? size_t{16} * first : size_t{first / kBytePieces} * bytes_step_;
-      if (first + thread < kPieces && block < num_blocks)
-        copy_async(memory, to + kPieceWords * (first + thread), bytes_of_rows_, bytes_ + later);
+      const bool is_there = first + kThreads <= kPieces || thread < kPieces - first;
+      if (is_there && (kIsWhole || (first + thread) / kBytePieces < num_blocks))
+        copy_async(memory, target + kPieceWords * first, bytes_of_rows_,
+                   source + size_t{first / kBytePieces} * bytes_step_ + 16 * (first % kBytePieces));
     }
-    if (thread < kBlocks * kFactorPieces && thread / kFactorPieces < num_blocks)
-      copy_async(memory, to + Layout::kFactorsAt + kPieceWords * thread, factors_, factor_byte_);
+    constexpr uint32_t kFactors = kBlocks * kFactorPieces;
+    const bool is_there = kFactors == kThreads || thread < kFactors;
+    if (is_there && (kIsWhole || thread / kFactorPieces < num_blocks))
+      copy_async(memory, target + Layout::kFactorsAt, factors_, factor_byte_);
   }
 
  private:
   static constexpr uint32_t kBytePieces = Layout::kBytesOfBlock / kPieceWords;
   static constexpr uint32_t kFactorPieces = Layout::kFactorsOfBlock / kPieceWords;
-  static_assert(kBytePieces <= kThreads ? kThreads % kBytePieces == 0 : kBlocks == 1);
+  // A pass is of whole blocks, or a block of whole passes.
+  static_assert(kThreads % kBytePieces == 0 || kBytePieces % kThreads == 0);
   static_assert(kBlocks * kFactorPieces <= kThreads);
 
   Global<int8_t> bytes_of_rows_;

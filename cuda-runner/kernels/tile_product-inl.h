@@ -1,6 +1,5 @@
-// The product of four tiles of 32 rows of quantised matrices and 64 rows of the batch, by tensor cores, for
-// steps that wait for arithmetic. Each of 8 warps takes one tile and 32 rows of the batch. Weights and rows
-// go through a ring in shared memory that the warps share.
+// The product of some tiles of 32 rows of quantised matrices and several groups of 8 rows of the batch, by
+// tensor cores. Weights and rows go through rings in shared memory that warps share.
 #pragma once
 
 #include <algorithm>
@@ -11,50 +10,69 @@
 
 namespace runnel {
 
-// kSplit: 2 is for grids of few blocks. It takes 64 rows of the batch, 32 a warp, and has twice as many
-// warps, of which the second half takes every second segment of 256 columns. Its warps have half as many
-// registers.
-template <TensorType kType, uint32_t kSplitOf>
-struct TileProduct {
-  static constexpr uint32_t kSplit = kSplitOf;
-  static constexpr uint32_t kTiles = 4;
-  // Types whose scales take more registers than are left have half as many sums.
-  static constexpr bool kHasTwoSums = BlockScales<kType>::kHasTwoSums;
-  static constexpr bool kHasManyScales = kSplit == 1 ? kHasTwoSums && BlockScales<kType>::kFormat.has_minimum
-                                                     : kHasTwoSums || QuantTileLayout<kType>::kHasSubScales;
-  static constexpr uint32_t kWarpColumns = 64 / kSplit / (kHasManyScales ? 2 : 1);
-  static constexpr uint32_t kColumns = 2 * kWarpColumns;
-  static constexpr uint32_t kGroups = kWarpColumns / kGroupRows;
-  static constexpr uint32_t kHalfThreads = 8 * kWarpSize;
-  static constexpr uint32_t kMaxThreads = kSplit * kHalfThreads;
-  static constexpr uint32_t kMinBlocks = 1;  // 255 registers for 8 warps, 128 for 16
-  // A stage has two blocks, so that threads meet half as often, and warps copy one block of a tile each.
-  static constexpr uint32_t kStageBlocks = 2;
+// How the warps of a block share its work.
+struct TileShape {
+  uint32_t parts;         // of the warps, which take segments of 256 columns in turn
+  uint32_t tiles;         // of the block
+  uint32_t column_warps;  // warps of a part that share a tile
+  uint32_t groups;        // groups of 8 rows of the batch of a warp
+  uint32_t blocks;        // that a multiprocessor has room for
+  bool shared_totals;     // the totals are in shared memory, so that registers are left for more warps
+};
 
-  using Weights = StagedLayout<kType, 1>;
-  using Rows = RowsLayout<kType, kColumns, kStageBlocks>;
-  static constexpr uint32_t kRowsAt = kStageBlocks * kTiles * Weights::kWords;
-  static constexpr uint32_t kStageWords = kRowsAt + Rows::kWords;
-  static constexpr uint32_t kMaxRingBytes = (kSplit == 1 ? 64 : 48) * 1024;  // of each half
-  static constexpr uint32_t kStages = std::min(4u, kMaxRingBytes / 4 / kStageWords);
-  static_assert(kStages >= 3);
-  static constexpr uint32_t kRingWords = kStages * kStageWords;  // of each half of the warps
-  // Results, and sums of the second half, are (tile, row of the batch, row of the tile), with this stride.
+template <TensorType kType, TileShape kShape>
+struct TileProduct {
+  static constexpr uint32_t kParts = kShape.parts;
+  static constexpr uint32_t kTiles = kShape.tiles;
+  static constexpr uint32_t kColumnWarps = kShape.column_warps;
+  static constexpr uint32_t kGroups = kShape.groups;
+  static constexpr uint32_t kWarpColumns = kGroups * kGroupRows;
+  static constexpr uint32_t kColumns = kColumnWarps * kWarpColumns;
+  static constexpr uint32_t kPartWarps = kTiles * kColumnWarps;
+  static constexpr uint32_t kPartThreads = kPartWarps * kWarpSize;
+  static constexpr uint32_t kMaxThreads = kParts * kPartThreads;
+  // Results, and sums of the parts but the first, are (tile, row of the batch, row of the tile), with this
+  // stride.
   static constexpr uint32_t kResultStride = 36;
   static constexpr uint32_t kResults = kTiles * kColumns * kResultStride;
+  static constexpr uint32_t kSums = (kParts - 1) * kResults;
+  static constexpr uint32_t kTotals = kShape.shared_totals ? kPartThreads * kGroups * 8 : 0;
 
-  // With one half, results take the place of the ring.
+  // The warps that share a tile copy as many blocks of it each.
+  template <uint32_t kCount>
+  static constexpr uint32_t kWordsOf = kPartWarps * StagedLayout<kType, kCount / kColumnWarps>::kWords +
+                                       RowsLayout<kType, kColumns, kCount>::kWords;
+  // Words of a ring, if a multiprocessor has room for so many blocks.
+  static constexpr uint32_t ring_words(uint32_t blocks) {
+    return ((227 / blocks - 1) * 256 - kSums - kTotals) / kParts;
+  }
+  // Types of more bits have one block less.
+  static constexpr uint32_t kMinBlocks = kShape.blocks - (3 * kWordsOf<2> <= ring_words(kShape.blocks) ? 0 : 1);
+  static constexpr uint32_t kMaxRingWords = ring_words(kMinBlocks);
+  // A stage has four blocks where three stages have room, so that threads meet half as often.
+  static constexpr uint32_t kStageBlocks = 3 * kWordsOf<4> <= kMaxRingWords ? 4 : 2;
+  static constexpr uint32_t kOwnBlocks = kStageBlocks / kColumnWarps;
+
+  using Weights = StagedLayout<kType, kOwnBlocks>;
+  using Rows = RowsLayout<kType, kColumns, kStageBlocks>;
+  static constexpr uint32_t kRowsAt = kPartWarps * Weights::kWords;
+  static constexpr uint32_t kStageWords = kWordsOf<kStageBlocks>;
+  static constexpr uint32_t kStages = std::min(4u, kMaxRingWords / kStageWords);
+  static_assert(kStages >= 3);
+  static constexpr uint32_t kRingWords = kStages * kStageWords;  // of each part of the warps
+
+  // With one part, results take the place of the ring.
   struct Memory {
-    static constexpr size_t kRings =
-        kSplit == 1 ? std::max<size_t>(kRingWords, kResults) : kSplit * kRingWords;
-    static constexpr size_t kExchange = kSplit == 1 ? 0 : kResults;
-    static constexpr uint32_t kBytes = 4 * (kRings + kExchange);
-    Shared<uint32_t, kRings + kExchange> words;
+    static constexpr size_t kRings = kParts * kRingWords;
+    static constexpr size_t kWords = kTotals + (kParts == 1 ? std::max<size_t>(kRings, kResults) : kRings + kSums);
+    static constexpr uint32_t kBytes = 4 * kWords;
+    Shared<uint32_t, kWords> words;
   };
-  static constexpr size_t kFirstResult = kSplit == 1 ? 0 : Memory::kRings;
+  static constexpr size_t kFirstResult = kParts == 1 ? 0 : Memory::kRings;
+  static constexpr size_t kFirstTotal = Memory::kWords - kTotals;
 
-  // The tiles of a block: two of each matrix, which may be the same one. Beyond the last tile of a matrix
-  // they are its last, and their results have no meaning.
+  // The tiles of a block: half of them of each matrix, which may be the same one. Beyond the last tile of a
+  // matrix they are its last, and their results have no meaning.
   struct Tiles {
     const DeviceMatrix& first;
     const DeviceMatrix& second;
@@ -62,92 +80,120 @@ struct TileProduct {
     uint32_t second_tile;
   };
 
-  // What a thread copies: with its warp, every second block of one tile; with its half, the rows of the
-  // batch.
+  // What a thread copies: with its warp, blocks of one tile; with its part, the rows of the batch.
   class Cursor {
    public:
     __device__ Cursor(const Tiles& tiles, const ReadyRows& in, uint32_t first_row)
-        : tiles_(tiles), in_(in), first_row_(first_row), num_blocks_(tiles.first.columns / kBlockColumns) {
-      seek(half() * kSegmentBlocks);
+        : num_blocks_(tiles.first.columns / kBlockColumns), block_(part() * kSegmentBlocks) {
+      constexpr uint32_t kOfFirst = (kTiles + 1) / 2;
+      const uint32_t index = warp_of_part() / kColumnWarps;
+      const bool is_of_first = index < kOfFirst;
+      const uint32_t num_tiles = (tiles.first.rows + kWarpTileRows - 1) / kWarpTileRows;
+      const uint32_t tile =
+          is_of_first ? tiles.first_tile + index : tiles.second_tile + index - kOfFirst;
+      weights_.seek(is_of_first ? tiles.first : tiles.second, std::min(tile, num_tiles - 1), own_block());
+      rows_.seek(in, first_row, block_, thread_of_part());
     }
 
-    // Begins the copy of a stage, and moves to the next.
-    __device__ void copy_next(Memory& memory, size_t to) {
-      const uint32_t tile_block = block_ + warp_of_half() % kStageBlocks;
-      if (tile_block < num_blocks_)
-        weights_.copy(tile_block % kSegmentBlocks == 0, 1, memory.words,
-                      to + warp_of_half() * Weights::kWords);
-      if (block_ < num_blocks_)
-        rows_.copy(num_blocks_ - block_, thread_of_half(), memory.words, to + kRowsAt);
-      block_ += kStageBlocks;
-      if (block_ % kSegmentBlocks == 0) {
-        seek(block_ + (kSplit - 1) * kSegmentBlocks);
-      } else {
-        weights_.advance(kStageBlocks);
-        rows_.advance(kStageBlocks);
+    // Begins the copy of a stage from word `to` on.
+    template <bool kHasWeights, bool kHasRows>
+    __device__ void copy(Memory& memory, size_t to) const {
+      if (block_ + kStageBlocks <= num_blocks_) {
+        copy_blocks<true, kHasWeights, kHasRows>(memory, to);
+      } else if (block_ < num_blocks_) {
+        copy_blocks<false, kHasWeights, kHasRows>(memory, to);
       }
+    }
+    __device__ void advance() {
+      block_ += kStageBlocks;
+      weights_.advance(kStageBlocks);
+      rows_.advance(kStageBlocks);
+      if (block_ % kSegmentBlocks != 0) return;
+      constexpr uint32_t kOthers = kParts - 1;
+      block_ += kOthers * kSegmentBlocks;
+      weights_.skip_segments(kOthers);
+      rows_.advance(kOthers * kSegmentBlocks);
     }
 
    private:
-    __device__ void seek(uint32_t block) {
-      block_ = block;
-      const uint32_t index = warp_of_half() / kStageBlocks;
-      const uint32_t num_tiles = (tiles_.first.rows + kWarpTileRows - 1) / kWarpTileRows;
-      const uint32_t tile =
-          std::min((index < 2 ? tiles_.first_tile : tiles_.second_tile) + index % 2, num_tiles - 1);
-      const uint32_t tile_block = block + warp_of_half() % kStageBlocks;
-      if (index < 2) {
-        weights_.seek(tiles_.first, tile, tile_block);
-      } else {
-        weights_.seek(tiles_.second, tile, tile_block);
-      }
-      rows_.seek(in_, first_row_, block, thread_of_half());
+    template <bool kIsWhole, bool kHasWeights, bool kHasRows>
+    __device__ void copy_blocks(Memory& memory, size_t to) const {
+      const uint32_t own = own_block();
+      if (kHasWeights && (kIsWhole || own < num_blocks_))
+        weights_.template copy<kIsWhole>(own % kSegmentBlocks == 0, num_blocks_ - own, memory.words,
+                                         to + warp_of_part() * Weights::kWords);
+      if (kHasRows)
+        rows_.template copy<kIsWhole>(num_blocks_ - block_, thread_of_part(), memory.words, to + kRowsAt);
     }
+    // The first of the warp's own blocks.
+    __device__ uint32_t own_block() const { return block_ + warp_of_part() % kColumnWarps * kOwnBlocks; }
 
-    const Tiles& tiles_;
-    const ReadyRows& in_;
-    const uint32_t first_row_;
     const uint32_t num_blocks_;
     uint32_t block_;  // the first of the next stage
-    TileCursor<kType, 1> weights_;
-    RowsCursor<kType, kColumns, kStageBlocks, kHalfThreads> rows_;
+    TileCursor<kType, kOwnBlocks> weights_;
+    RowsCursor<kType, kColumns, kStageBlocks, kPartThreads> rows_;
   };
 
   // When it returns, result() has the products, for all threads. All threads of the block must call it.
   __device__ static void compute(const Tiles& tiles, const ReadyRows& in, uint32_t first_row,
                                  Memory& memory) {
-    wait_for_previous();
     const uint32_t num_blocks = tiles.first.columns / kBlockColumns;
+    const size_t ring = part() * kRingWords;
+    const size_t ring_end = ring + kRingWords;
     Cursor cursor(tiles, in, first_row);
-    const size_t ring = half() * kRingWords;
+    // Weights need not wait for the launch before this one.
+    Cursor ahead = cursor;
     for (uint32_t stage = 0; stage + 1 < kStages; ++stage) {
-      cursor.copy_next(memory, ring + stage * kStageWords);
+      ahead.template copy<true, false>(memory, ring + stage * kStageWords);
+      ahead.advance();
+    }
+    wait_for_previous();
+    for (uint32_t stage = 0; stage + 1 < kStages; ++stage) {
+      cursor.template copy<false, true>(memory, ring + stage * kStageWords);
+      cursor.advance();
       commit_copies();
     }
-    float total[kGroups][4][2] = {};
-    uint32_t slot = 0;
-    for (uint32_t round = 0; round < num_blocks; round += kSplit * kSegmentBlocks) {
-      const uint32_t begin = round + half() * kSegmentBlocks;
+    const FragmentPlace<kType, kOwnBlocks> weights_place(warp_of_part() / kColumnWarps * kColumnWarps *
+                                                         Weights::kWords);
+    const RowsPlace<Rows> rows_place(kRowsAt, warp() % kColumnWarps * kWarpColumns);
+    Totals total(memory);
+    size_t stage = ring;
+    size_t free_stage = ring_end - kStageWords;  // the one before, which all threads have read
+    for (uint32_t round = 0; round < num_blocks; round += kParts * kSegmentBlocks) {
+      const uint32_t begin = round + part() * kSegmentBlocks;
       float acc[kGroups][4][2] = {};
       SegmentScales scales;
-      // Both halves go through the stages together, since their threads meet.
+      // All parts go through the stages together, since their threads meet.
+#pragma unroll 1
       for (uint32_t b = 0; b < kSegmentBlocks && round + b < num_blocks; b += kStageBlocks) {
         wait_copies<kStages - 2>();
         sync_block();
-        // To where the stage before this one was, which all threads have read.
-        const uint32_t free_slot = slot == 0 ? kStages - 1 : slot - 1;
-        cursor.copy_next(memory, ring + free_slot * kStageWords);
+        cursor.template copy<true, true>(memory, free_stage);
+        cursor.advance();
         commit_copies();
-        const size_t first_word = ring + slot * kStageWords;
-        if (begin + b < num_blocks) add_block(memory, first_word, 0, b == 0, scales, acc);
-        if (begin + b + 1 < num_blocks) add_block(memory, first_word, 1, false, scales, acc);
-        slot = slot + 1 == kStages ? 0 : slot + 1;
+        free_stage = stage;
+        const auto add_block = [&](uint32_t i) {
+          const size_t place = stage + size_t{i / kOwnBlocks} * Weights::kWords;
+          const TileFragment<kType> weights =
+              weights_place.load(memory.words, place, i % kOwnBlocks, i == 0 && b == 0, scales);
+          for (uint32_t group = 0; group < kGroups; ++group)
+            add_products(weights, rows_place.load(memory.words, stage, i, group * kGroupRows), acc[group]);
+        };
+        if (begin + b + kStageBlocks <= num_blocks) {
+          // In one piece, so that the loads of a block need not wait for the block before.
+#pragma unroll
+          for (uint32_t i = 0; i < kStageBlocks; ++i) add_block(i);
+        } else {
+#pragma unroll 1
+          for (uint32_t i = 0; begin + b + i < num_blocks; ++i) add_block(i);
+        }
+        stage = stage + kStageWords == ring_end ? ring : stage + kStageWords;
       }
-      add_in_order(acc, round + kSegmentBlocks < num_blocks, memory, total);
+      add_in_order(acc, round, num_blocks, memory, total);
     }
     wait_copies<0>();
     sync_block();
-    if (half() == 0) store(total, memory);
+    if (part() == 0) total.store_results(memory);
     sync_block();
   }
 
@@ -156,52 +202,86 @@ struct TileProduct {
     const uint32_t bits = memory.words[kFirstResult + (tile * kColumns + row) * kResultStride + lane()];
     return std::bit_cast<float>(bits);
   }
+  // Those of four rows of the tile, from `column` on.
+  __device__ static float4 results(Memory& memory, uint32_t tile, uint32_t row, uint32_t column) {
+    return memory.words.template load<float4>(kFirstResult + (tile * kColumns + row) * kResultStride + column);
+  }
 
  private:
-  __device__ static uint32_t half() { return threadIdx.x / kHalfThreads; }
-  __device__ static uint32_t thread_of_half() { return threadIdx.x % kHalfThreads; }
-  __device__ static uint32_t warp_of_half() { return warp() % 8; }
+  __device__ static uint32_t part() { return kParts == 1 ? 0 : threadIdx.x / kPartThreads; }
+  __device__ static uint32_t thread_of_part() { return threadIdx.x % kPartThreads; }
+  __device__ static uint32_t warp_of_part() { return warp() % kPartWarps; }
 
-  __device__ static void add_block(Memory& memory, size_t stage, uint32_t b, bool begins_segment,
-                                   SegmentScales& scales, float (&acc)[kGroups][4][2]) {
-    const uint32_t place = warp_of_half() / 2 * kStageBlocks + b;
-    const StagedBlock<kType, 1, Memory::kRings + Memory::kExchange> block(memory.words,
-                                                                          stage + place * Weights::kWords, 0);
-    const TileFragment<kType> weights = load_fragment(block, begins_segment, scales);
-    for (uint32_t group = 0; group < kGroups; ++group) {
-      const uint32_t row = warp() % 2 * kWarpColumns + group * kGroupRows;
-      add_products(weights, load_rows<Rows>(memory.words, stage + kRowsAt, b, row), acc[group]);
-    }
-  }
-
-  // Adds the sums of a segment of each half to the totals, which the first half has.
-  __device__ static void add_in_order(const float (&acc)[kGroups][4][2], bool second_has_segment,
-                                      Memory& memory, float (&total)[kGroups][4][2]) {
-    if constexpr (kSplit > 1) {
-      if (half() == 1) store(acc, memory);
-      sync_block();
-    }
-    if (half() != 0) return;
-    for (uint32_t group = 0; group < kGroups; ++group) {
-      for (uint32_t i = 0; i < 8; ++i) {
-        float& to = total[group][i / 2][i % 2];
-        to = to + acc[group][i / 2][i % 2];
-        if (kSplit > 1 && second_has_segment) {
-          const uint32_t bits = memory.words[place(group, i)];
-          to = to + std::bit_cast<float>(bits);
-        }
+  // A lane's sums of one half of the tile and a group.
+  struct Quad {
+    float of[4];
+  };
+  // The totals of the segments so far.
+  class Totals {
+   public:
+    __device__ explicit Totals(Memory& memory) {
+      if constexpr (kTotals > 0) {
+        for (uint32_t quad = 0; quad < 2 * kGroups && part() == 0; ++quad) set(quad, {}, memory);
       }
     }
+    __device__ Quad of(uint32_t quad, Memory& memory) const {
+      if constexpr (kTotals == 0) return own_[quad];
+      const auto four = memory.words.template load<float4>(at(quad));
+      return {four.x, four.y, four.z, four.w};
+    }
+    __device__ void set(uint32_t quad, const Quad& to, Memory& memory) {
+      if constexpr (kTotals == 0) {
+        own_[quad] = to;
+      } else {
+        memory.words.template store<float4>(at(quad), float4{to.of[0], to.of[1], to.of[2], to.of[3]});
+      }
+    }
+    __device__ void store_results(Memory& memory) const {
+      for (uint32_t quad = 0; quad < 2 * kGroups; ++quad) {
+        const Quad sum = of(quad, memory);
+        for (uint32_t i = 0; i < 4; ++i)
+          memory.words[place(0, quad / 2, 4 * (quad % 2) + i)] = std::bit_cast<uint32_t>(sum.of[i]);
+      }
+    }
+
+   private:
+    __device__ static size_t at(uint32_t quad) {
+      return kFirstTotal + size_t{4} * (quad * kPartThreads + thread_of_part());
+    }
+    Quad own_[kTotals == 0 ? 2 * kGroups : 1] = {};
+  };
+
+  // Adds the sums of a segment of each part to the totals, which the first part has.
+  __device__ static void add_in_order(const float (&acc)[kGroups][4][2], uint32_t round, uint32_t num_blocks,
+                                      Memory& memory, Totals& total) {
+    if constexpr (kParts > 1) {
+      if (part() > 0) store(acc, part() - 1, memory);
+      sync_block();
+    }
+    if (part() > 0) return;
+    for (uint32_t quad = 0; quad < 2 * kGroups; ++quad) {
+      Quad sum = total.of(quad, memory);
+      for (uint32_t i = 0; i < 4; ++i) sum.of[i] = sum.of[i] + acc[quad / 2][2 * (quad % 2) + i / 2][i % 2];
+      for (uint32_t other = 1; other < kParts; ++other) {
+        if (round + other * kSegmentBlocks >= num_blocks) break;
+        for (uint32_t i = 0; i < 4; ++i) {
+          const uint32_t bits = memory.words[place(other - 1, quad / 2, 4 * (quad % 2) + i)];
+          sum.of[i] = sum.of[i] + std::bit_cast<float>(bits);
+        }
+      }
+      total.set(quad, sum, memory);
+    }
   }
-  __device__ static void store(const float (&from)[kGroups][4][2], Memory& memory) {
+  __device__ static void store(const float (&from)[kGroups][4][2], uint32_t to, Memory& memory) {
     for (uint32_t group = 0; group < kGroups; ++group)
       for (uint32_t i = 0; i < 8; ++i)
-        memory.words[place(group, i)] = std::bit_cast<uint32_t>(from[group][i / 2][i % 2]);
+        memory.words[place(to, group, i)] = std::bit_cast<uint32_t>(from[group][i / 2][i % 2]);
   }
   // Where element i of a group of this lane's sums is in memory.
-  __device__ static size_t place(uint32_t group, uint32_t i) {
-    const uint32_t row = warp() % 2 * kWarpColumns + group * kGroupRows + 2 * (lane() % 4) + i % 2;
-    return kFirstResult + (warp_of_half() / 2 * kColumns + row) * kResultStride + lane() / 4 + 8 * (i / 2);
+  __device__ static size_t place(uint32_t sums, uint32_t group, uint32_t i) {
+    const uint32_t row = warp() % kColumnWarps * kWarpColumns + group * kGroupRows + 2 * (lane() % 4) + i % 2;
+    return kFirstResult + sums * kResults +
+           (warp_of_part() / kColumnWarps * kColumns + row) * kResultStride + lane() / 4 + 8 * (i / 2);
   }
 };
 
