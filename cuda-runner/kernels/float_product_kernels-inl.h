@@ -90,7 +90,8 @@ struct FloatProducts {
   using Medium = FloatTileProduct<kType, 2, 64, 4, 1>;
   using Two32 = FloatTileProduct<kType, 2, 32, 1, 4>;
   using Two32Long = FloatTileProduct<kType, 2, 32, 1, 8>;
-  using Two16 = FloatTileProduct<kType, 2, 16, 1, 8>;
+  using Two16 = FloatTileProduct<kType, 2, 16, 1, 4>;
+  using Two16Long = FloatTileProduct<kType, 2, 16, 1, 8>;
   using One32 = FloatTileProduct<kType, 1, 32, 1, 8>;
   using One16 = FloatTileProduct<kType, 1, 16, 1, 8>;
   using One8 = FloatTileProduct<kType, 1, 8, 1, 8>;
@@ -100,6 +101,8 @@ struct FloatProducts {
 inline constexpr uint32_t kMostVectorRows = 8;
 // A grid of at least this many blocks keeps a large device busy.
 inline constexpr uint32_t kManyFloatBlocks = 96;
+// With fewer blocks than this of four warps, few multiprocessors have two of them.
+inline constexpr uint32_t kManyFewWarpBlocks = 200;
 // With at least this many blocks, the last of them to run are few among all.
 inline constexpr uint32_t kManyLargeFloatBlocks = 512;
 
@@ -116,26 +119,31 @@ cudaError_t with_float_product(const DeviceMatrix& matrix, uint32_t num_rows, Pr
   const auto suits = [&](auto product, uint32_t least_blocks) {
     return has_memory_for(product) && (!is_best || num_blocks(product) >= least_blocks);
   };
+  // A product of two tiles, or the one with twice as many warps if there are segments for them.
+  const auto two_tiles = [&](auto product, auto with_more_warps) {
+    if constexpr (kMatrices == 1) {
+      const bool is_long = matrix.columns > product.kGroups * kSegmentColumns;
+      const bool are_few = num_blocks(product) < kManyFewWarpBlocks;
+      if (is_long && are_few && has_memory_for(with_more_warps)) return tiles(with_more_warps);
+    }
+    return tiles(product);
+  };
   if (!is_best || num_rows > kMostVectorRows) {
     const typename Products::Large large;
     const typename Products::Medium medium;
     const typename Products::Two32 two_32;
-    const typename Products::Two32Long two_32_long;
     const typename Products::Two16 two_16;
     if ((is_best ? num_rows > 64 : form == ProductForm::kTiles) && suits(large, kManyLargeFloatBlocks))
       return tiles(large);
-    if ((is_best ? num_rows > 32 : form >= ProductForm::kTiles) && suits(medium, kManyFloatBlocks))
+    const uint32_t most_of_two_tiles = has_memory_for(two_32) ? 32 : 16;
+    if ((is_best ? num_rows > most_of_two_tiles : form >= ProductForm::kTiles) &&
+        suits(medium, kManyFloatBlocks))
       return tiles(medium);
     const uint32_t least_blocks = kMatrices > 1 ? 1 : kManyFloatBlocks;
-    if (num_rows > 16 && suits(two_32, least_blocks)) {
-      if constexpr (kMatrices == 1) {
-        const bool is_long = matrix.columns > 4 * kSegmentColumns;
-        if (is_long && num_blocks(two_32) < 2 * kManyFloatBlocks && has_memory_for(two_32_long))
-          return tiles(two_32_long);
-      }
-      return tiles(two_32);
-    }
-    if (num_rows <= 16 && suits(two_16, least_blocks)) return tiles(two_16);
+    if (num_rows > 16 && suits(two_32, least_blocks))
+      return two_tiles(two_32, typename Products::Two32Long());
+    if (num_rows <= 16 && suits(two_16, least_blocks))
+      return two_tiles(two_16, typename Products::Two16Long());
     if constexpr (kMatrices == 1) {
       const typename Products::One32 one_32;
       const typename Products::One16 one_16;
@@ -213,7 +221,8 @@ cudaError_t load_multiply_floats() {
         return load(multiply_float_tiles_kernel<Product>, Product::Memory::kBytes);
       },
       typename P::Large(), typename P::Medium(), typename P::Two32(), typename P::Two32Long(),
-      typename P::Two16(), typename P::One32(), typename P::One16(), typename P::One8());
+      typename P::Two16(), typename P::Two16Long(), typename P::One32(), typename P::One16(),
+      typename P::One8());
 }
 
 template <TensorType kType>
