@@ -49,8 +49,8 @@ struct FloatRows {
 
 enum class Epilogue { kReplace, kAdd };
 
-// How products of quantised weights are computed. The bits are the same. kBest: by the number of rows and the
-// size of the matrix, where kTiles and kSplitTiles need many of both.
+// How products are computed. The bits are the same. kBest: by the number of rows and the size of the matrix,
+// where kTiles and kSplitTiles need many of both.
 enum class ProductForm { kBest, kSegments, kTiles, kSplitTiles };
 
 // out[row][first_output + i] = row i of the matrix times row `row` of in, + bias[first_output + i] if

@@ -1,96 +1,21 @@
-// The kernels of products, and their launchers for one type of weights. Each type has kernels of its own, so
-// that a model loads those of its types alone.
+// The kernels of products of quantised weights, and the launchers of products of one type of weights. Each
+// type has kernels of its own, so that a model loads those of its types alone.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
-#include "cuda-runner/kernels/launch.h"
+#include "cuda-runner/kernels/float_product_kernels-inl.h"
 #include "cuda-runner/kernels/load.h"
+#include "cuda-runner/kernels/product_launch-inl.h"
+#include "cuda-runner/kernels/product_output-inl.h"
 #include "cuda-runner/kernels/product_variants.h"
-#include "cuda-runner/kernels/ready_rows-inl.h"
 #include "cuda-runner/kernels/segment_product-inl.h"
 #include "cuda-runner/kernels/tile_product-inl.h"
-#include "cuda-runner/kernels/vector_product-inl.h"
 
 namespace runnel {
 
-// What becomes of the product of the matrix's row 32 tile + lane() and row `row` of the batch. All lanes of a
-// warp must call them, with products of 32 rows.
-
-__device__ inline void finish(const ProductOutput& to, uint32_t tile, uint32_t row, float y) {
-  const uint32_t output = tile * kWarpTileRows + lane();
-  const bool is_there = output < to.num_outputs;
-  if (is_there && to.has_bias) y = y + to.bias[to.first_output + output];
-  if (to.kind == ProductOutput::Kind::kReady) {
-    if (to.has_gates && is_there)
-      y = apply(to.nonlinearity, to.ready.values[static_cast<size_t>(row) * to.ready.stride + output]) * y;
-    else if (is_there)
-      y = apply(to.nonlinearity, y);
-    store_ready_block(to.ready, row, tile * kWarpTileRows, is_there ? y : 0.0f);
-    return;
-  }
-  if (!is_there) return;
-  const size_t index = static_cast<size_t>(row) * to.floats.stride + to.first_output + output;
-  if (to.kind == ProductOutput::Kind::kAdd) y = y + to.floats.values[index];
-  to.floats.values[index] = y;
-}
-
-// The same for ready rows, for four columns of the matrix' rows from first_output + column on; see
-// store_ready_quarters.
-__device__ inline void finish_quarter(const ProductOutput& to, bool is_there, uint32_t row,
-                                      uint32_t first_output, uint32_t column,
-                                      const float (&products)[kQuarterColumns]) {
-  float y[kQuarterColumns];
-  for (uint32_t j = 0; j < kQuarterColumns; ++j) {
-    const uint32_t output = first_output + column + j;
-    y[j] = 0.0f;
-    if (!is_there || output >= to.num_outputs) continue;
-    y[j] = to.has_bias ? products[j] + to.bias[to.first_output + output] : products[j];
-    if (to.has_gates) {
-      y[j] = apply(to.nonlinearity, to.ready.values[static_cast<size_t>(row) * to.ready.stride + output]) * y[j];
-    } else {
-      y[j] = apply(to.nonlinearity, y[j]);
-    }
-  }
-  store_ready_quarters(to.ready, is_there, row, first_output, y);
-}
-
-__device__ inline void finish_gated(const ReadyRows& out, Nonlinearity nonlinearity, uint32_t tile,
-                                    uint32_t row, float gate, float up) {
-  const bool is_there = tile * kWarpTileRows + lane() < out.width;
-  store_ready_block(out, row, tile * kWarpTileRows, is_there ? apply(nonlinearity, gate) * up : 0.0f);
-}
-
-// --- floats. Grid x: tiles of the matrix; y: groups of rows of the batch.
-
-template <typename Product>
-__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
-    multiply_vectors_kernel(DeviceMatrix matrix, ReadyRows in, uint32_t num_rows, ProductOutput to) {
-  let_next_begin();
-  __shared__ typename Product::Memory memory;
-  const uint32_t first_row = blockIdx.y * Product::kColumns;
-  const uint32_t row = first_row + warp();
-  const float total = Product::compute(matrix, blockIdx.x, in, first_row, num_rows, memory);
-  if (warp() < Product::kColumns && row < num_rows) finish(to, blockIdx.x, row, total);
-}
-
-// A tile is a block of out's columns.
-template <typename Product>
-__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
-    gated_multiply_vectors_kernel(DeviceMatrix gate, DeviceMatrix up, Nonlinearity nonlinearity, ReadyRows in,
-                                  uint32_t num_rows, ReadyRows out) {
-  let_next_begin();
-  __shared__ typename Product::Memory memory;
-  const uint32_t first_row = blockIdx.y * Product::kColumns;
-  const uint32_t row = first_row + warp();
-  const float gated = Product::compute(gate, blockIdx.x, in, first_row, num_rows, memory);
-  const float scaled = Product::compute(up, blockIdx.x, in, first_row, num_rows, memory);
-  if (warp() < Product::kColumns && row < num_rows)
-    finish_gated(out, nonlinearity, blockIdx.x, row, gated, scaled);
-}
-
-// --- more rows. Grid x: tiles of the matrix; y: groups of rows of the batch.
+// --- a few rows. Grid x: tiles of the matrix; y: groups of rows of the batch.
 
 template <typename Product>
 __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
@@ -188,10 +113,6 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
 
 // --- launchers
 
-inline uint32_t num_tiles(const DeviceMatrix& matrix) {
-  return divide_up(matrix.rows, kWarpTileRows);
-}
-
 // For many rows of the batch, and for grids that would be small.
 inline constexpr TileShape kTileShape = {.parts = 1,
                                          .tiles = 4,
@@ -206,20 +127,8 @@ inline constexpr TileShape kSplitTileShape = {.parts = 2,
                                               .blocks = 4,
                                               .shared_totals = true};
 
-// Whether the device has this much shared memory for a block.
 template <typename Product>
-bool has_memory_for(Product) {
-  return Product::Memory::kBytes <= max_dynamic_shared_bytes();
-}
-
-// How long a product takes beside others: its blocks fill the device in waves. wave: the time of a wave of full
-// multiprocessors.
-template <typename Product>
-uint64_t time_of(Product, uint32_t num_tiles, uint32_t num_rows, uint64_t wave) {
-  const uint64_t blocks = uint64_t{divide_up(num_tiles, Product::kTiles)} * divide_up(num_rows, Product::kColumns);
-  const uint64_t places = uint64_t{Product::kMinBlocks} * num_multiprocessors();
-  return (blocks + places - 1) / places * wave;
-}
+concept IsTileProduct = requires { Product::kParts; };
 
 // Calls segments with an object of the product of segments for kColumns rows of the batch at a time.
 template <TensorType kType, uint32_t kColumns, uint32_t kMatrices, typename Segments>
@@ -237,90 +146,73 @@ cudaError_t with_segments(const DeviceMatrix& matrix, uint32_t num_rows, const S
   return has_memory_for(Normal()) ? segments(Normal()) : segments(Small());
 }
 
-// Calls vectors, segments or tiles with an object of the product that a step of num_rows rows takes.
-// kMatrices: 2 with a gate.
-template <TensorType kType, uint32_t kMatrices, typename Vectors, typename Segments, typename Tiles>
+// Calls segments or tiles with an object of the product of quantised weights that a step of num_rows rows
+// takes. kMatrices: 2 with a gate.
+template <TensorType kType, uint32_t kMatrices, typename Segments, typename Tiles>
 cudaError_t with_product(const DeviceMatrix& matrix, uint32_t num_rows, ProductForm form,
-                         const Vectors& vectors, const Segments& segments, const Tiles& tiles) {
-  if constexpr (is_quantised(kType)) {
-    using Segment = SegmentProduct<kType, 32, kMatrices, 8>;
-    using Tile = TileProduct<kType, kTileShape>;
-    using Split = TileProduct<kType, kSplitTileShape>;
-    if (form == ProductForm::kBest) {
-      // Times of waves as an H100 has them for Q4_0, for the same number of columns.
-      const uint32_t all_tiles = num_tiles(matrix) * kMatrices;
-      const uint64_t by_segments = num_rows <= 32 ? 0 : time_of(Segment(), all_tiles, num_rows, 29 * kMatrices);
-      const uint64_t by_tiles = time_of(Tile(), all_tiles, num_rows, 168);
-      const uint64_t by_split = time_of(Split(), all_tiles, num_rows, 108);
-      form = by_segments <= std::min(by_tiles, by_split) ? ProductForm::kSegments
-             : by_tiles <= by_split                      ? ProductForm::kTiles
-                                                         : ProductForm::kSplitTiles;
-    }
-    if (form == ProductForm::kTiles && has_memory_for(Tile())) return tiles(Tile());
-    if (form >= ProductForm::kTiles && has_memory_for(Split())) return tiles(Split());
-    if (num_rows == 1) return with_segments<kType, 1, kMatrices>(matrix, num_rows, segments);
-    if (num_rows == 2) return with_segments<kType, 2, kMatrices>(matrix, num_rows, segments);
-    if (num_rows <= 8) return with_segments<kType, 8, kMatrices>(matrix, num_rows, segments);
-    if (num_rows <= 16) return with_segments<kType, 16, kMatrices>(matrix, num_rows, segments);
-    return with_segments<kType, 32, kMatrices>(matrix, num_rows, segments);
-  } else {
-    if (num_rows == 1) return vectors(VectorProduct<kType, 1>());
-    if (num_rows == 2) return vectors(VectorProduct<kType, 2>());
-    if (num_rows <= 4) return vectors(VectorProduct<kType, 4>());
-    return vectors(VectorProduct<kType, 8>());
-  }
-}
-
-template <typename Product>
-cudaLaunchConfig_t product_config(Product, uint32_t num_groups, uint32_t num_rows, cudaStream_t stream) {
-  const dim3 grid(num_groups, divide_up(num_rows, Product::kColumns));
-  return config_of(grid, Product::kMaxThreads, stream, Product::Memory::kBytes);
+                         const Segments& segments, const Tiles& tiles) {
+  // Times as for Q4_0.
+  const Timed<SegmentProduct<kType, 32, kMatrices, 8>, 29 * kMatrices> segment;
+  const Timed<TileProduct<kType, kTileShape>, 168> tile;
+  const Timed<TileProduct<kType, kSplitTileShape>, 108> split;
+  if (form == ProductForm::kTiles && has_memory_for(tile.product)) return tiles(tile.product);
+  if (form >= ProductForm::kTiles && has_memory_for(split.product)) return tiles(split.product);
+  if (num_rows == 1) return with_segments<kType, 1, kMatrices>(matrix, num_rows, segments);
+  if (num_rows == 2) return with_segments<kType, 2, kMatrices>(matrix, num_rows, segments);
+  if (num_rows <= 8) return with_segments<kType, 8, kMatrices>(matrix, num_rows, segments);
+  if (num_rows <= 16) return with_segments<kType, 16, kMatrices>(matrix, num_rows, segments);
+  const auto of = [&]<typename Product>(Product product) {
+    if constexpr (IsTileProduct<Product>)
+      return tiles(product);
+    else
+      return with_segments<kType, 32, kMatrices>(matrix, num_rows, segments);
+  };
+  if (num_rows <= 32 || form == ProductForm::kSegments || !has_memory_for(split.product))
+    return of(segment.product);
+  return with_fastest(num_tiles(matrix) * kMatrices, num_rows, of, segment, tile, split);
 }
 
 template <TensorType kType>
 cudaError_t multiply_of(const DeviceMatrix& matrix, const ReadyRows& in, uint32_t num_rows,
                         const ProductOutput& to, cudaStream_t stream, ProductForm form) {
-  const uint32_t tiles = num_tiles(matrix);
-  return with_product<kType, 1>(
-      matrix, num_rows, form,
-      [&]<typename P>(P) {
-        const dim3 grid(tiles, divide_up(num_rows, P::kColumns));
-        const auto config = config_of(grid, P::num_threads(matrix.columns), stream);
-        return cudaLaunchKernelEx(&config, multiply_vectors_kernel<P>, matrix, in, num_rows, to);
-      },
-      [&]<typename P>(P product) {
-        const auto config = product_config(product, tiles, num_rows, stream);
-        return cudaLaunchKernelEx(&config, multiply_segments_kernel<P>, matrix, in, num_rows, to);
-      },
-      [&]<typename P>(P product) {
-        const auto config = product_config(product, divide_up(tiles, P::kTiles), num_rows, stream);
-        return cudaLaunchKernelEx(&config, multiply_tiles_kernel<P>, matrix, in, num_rows, to);
-      });
+  if constexpr (!is_quantised(kType)) {
+    return multiply_floats<kType>(matrix, in, num_rows, to, stream, form);
+  } else {
+    const uint32_t tiles = num_tiles(matrix);
+    return with_product<kType, 1>(
+        matrix, num_rows, form,
+        [&]<typename P>(P product) {
+          const auto config = product_config(product, tiles, num_rows, stream);
+          return cudaLaunchKernelEx(&config, multiply_segments_kernel<P>, matrix, in, num_rows, to);
+        },
+        [&]<typename P>(P product) {
+          const auto config = product_config(product, divide_up(tiles, P::kTiles), num_rows, stream);
+          return cudaLaunchKernelEx(&config, multiply_tiles_kernel<P>, matrix, in, num_rows, to);
+        });
+  }
 }
 
 template <TensorType kType>
 cudaError_t gated_multiply_of(const DeviceMatrix& gate, const DeviceMatrix& up, Nonlinearity nonlinearity,
                               const ReadyRows& in, uint32_t num_rows, const ReadyRows& out,
                               cudaStream_t stream, ProductForm form) {
-  const uint32_t tiles = num_tiles(gate);
-  return with_product<kType, 2>(
-      gate, num_rows, form,
-      [&]<typename P>(P) {
-        const dim3 grid(tiles, divide_up(num_rows, P::kColumns));
-        const auto config = config_of(grid, P::num_threads(gate.columns), stream);
-        return cudaLaunchKernelEx(&config, gated_multiply_vectors_kernel<P>, gate, up, nonlinearity, in,
-                                  num_rows, out);
-      },
-      [&]<typename P>(P product) {
-        const auto config = product_config(product, tiles, num_rows, stream);
-        return cudaLaunchKernelEx(&config, gated_multiply_segments_kernel<P>, gate, up, nonlinearity, in,
-                                  num_rows, out);
-      },
-      [&]<typename P>(P product) {
-        const auto config = product_config(product, divide_up(2 * tiles, P::kTiles), num_rows, stream);
-        return cudaLaunchKernelEx(&config, gated_multiply_tiles_kernel<P>, gate, up, nonlinearity, in,
-                                  num_rows, out);
-      });
+  if constexpr (!is_quantised(kType)) {
+    return gated_multiply_floats<kType>(gate, up, nonlinearity, in, num_rows, out, stream, form);
+  } else {
+    const uint32_t tiles = num_tiles(gate);
+    return with_product<kType, 2>(
+        gate, num_rows, form,
+        [&]<typename P>(P product) {
+          const auto config = product_config(product, tiles, num_rows, stream);
+          return cudaLaunchKernelEx(&config, gated_multiply_segments_kernel<P>, gate, up, nonlinearity, in,
+                                    num_rows, out);
+        },
+        [&]<typename P>(P product) {
+          const auto config = product_config(product, divide_up(2 * tiles, P::kTiles), num_rows, stream);
+          return cudaLaunchKernelEx(&config, gated_multiply_tiles_kernel<P>, gate, up, nonlinearity, in,
+                                    num_rows, out);
+        });
+  }
 }
 
 // Calls of(product) for every product of quantised weights that the device has the memory for, until it
@@ -346,11 +238,6 @@ cudaError_t for_all_products(const Of& of) {
   return status;
 }
 
-template <typename Product>
-concept IsTileProduct = requires {
-  Product::kParts;
-};
-
 template <TensorType kType>
 cudaError_t load_multiply_of() {
   if constexpr (is_quantised(kType)) {
@@ -361,9 +248,7 @@ cudaError_t load_multiply_of() {
         return load(multiply_segments_kernel<P>, P::Memory::kBytes);
     });
   } else {
-    return []<typename... P>(P...) { return load_all(multiply_vectors_kernel<P>...); }(
-               VectorProduct<kType, 1>(), VectorProduct<kType, 2>(), VectorProduct<kType, 4>(),
-               VectorProduct<kType, 8>());
+    return load_multiply_floats<kType>();
   }
 }
 
@@ -377,9 +262,7 @@ cudaError_t load_gated_multiply_of() {
         return load(gated_multiply_segments_kernel<P>, P::Memory::kBytes);
     });
   } else {
-    return []<typename... P>(P...) { return load_all(gated_multiply_vectors_kernel<P>...); }(
-               VectorProduct<kType, 1>(), VectorProduct<kType, 2>(), VectorProduct<kType, 4>(),
-               VectorProduct<kType, 8>());
+    return load_gated_multiply_floats<kType>();
   }
 }
 

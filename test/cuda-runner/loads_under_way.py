@@ -15,6 +15,8 @@ bytes a lane, and their least numbers are, by rows of the batch:
 Products of quantised weights copy them to shared memory without the use of registers (LDGSTS), stages ahead of their use, so
 they must have no load of weights at all. What they wait for instead is the issue of instructions: for each operation of the
 tensor cores (IMMA) there is a limit of all instructions of its loop, measured for Q4_0, whose own code is the shortest.
+Products of float weights by tiles copy them in the same way, and have such a limit for each FFMA, by tiles and rows of the
+batch of a block.
 """
 import re
 import subprocess
@@ -26,12 +28,16 @@ FLOATS = {'0': 'F32', '1': 'F16', '30': 'BF16'}
 Q4_0 = '2'
 # Instructions for each IMMA, by the parameters of the kernel: rows of the batch, or halves of a block's warps.
 MOST = {('segments', '8'): 95, ('segments', '16'): 62, ('segments', '32'): 41, ('tiles', '1'): 29, ('tiles', '2'): 39}
+# Instructions for each FFMA, by tiles and rows of the batch. Each row that a thread multiplies more weights by, and each
+# weight for more rows, is one load of shared memory for more FFMA.
+MOST_OF_FLOATS = {('4', '128'): 1.15, ('2', '64'): 1.32, ('2', '32'): 1.24, ('2', '16'): 1.42, ('1', '32'): 1.36,
+                  ('1', '16'): 1.58, ('1', '8'): 1.94}
 
 FUNCTION = re.compile(r'Function : (\S+)')
 ARCHITECTURE = re.compile(r'arch = (sm_\d+)')
 INSTRUCTION = re.compile(r'^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\S+\s+)?([A-Z][A-Z0-9_.]*)')
 JUMP = re.compile(r'/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\S+\s+)?BRA\S*\s.*?0x([0-9a-f]+)')
-KERNEL = re.compile(r'(gated_)?multiply_(vectors|segments|tiles)_kernel.*?TensorTypeE(\d+)ELj(\d+)')
+KERNEL = re.compile(r'(gated_)?multiply_(vectors|segments|float_tiles|tiles)_kernel.*?TensorTypeE(\d+)ELj(\d+)(?:ELj(\d+))?')
 # Kernels that also read weights. Their loads are not counted, since only few models use them or they read few rows.
 OTHER_READERS = re.compile(r'\d(expert_gated_multiply|add_expert_output|embed)_kernel')
 BRANCHES = ('BRA', 'BRX', 'BSYNC', 'CALL', 'RET', 'EXIT')
@@ -67,19 +73,20 @@ def most_loads_before_use(operations):
     return most
 
 
-def instructions_an_imma(instructions, jumps):
-    """Of the shortest loop that has an IMMA. Nothing if there is none."""
+def instructions_an(wanted, instructions, jumps):
+    """Of the shortest loop that has asynchronous copies and this operation. Nothing if there is none."""
     ratios = []
     for at, target in jumps:
         loop = [operation for address, operation in instructions if target <= address <= at]
-        if num_immas := sum(operation.startswith('IMMA') for operation in loop):
-            ratios.append((len(loop), len(loop) / num_immas))
+        count = sum(operation.startswith(wanted) for operation in loop)
+        if count and any(operation.startswith('LDGSTS') for operation in loop):
+            ratios.append((len(loop), len(loop) / count))
     return min(ratios)[1] if ratios else None
 
 
 def fault_of(match, instructions, jumps):
     """What is wrong with a product's kernel, or nothing."""
-    gated, form, weight_type, rows = match.groups()
+    gated, form, weight_type, rows, more_rows = match.groups()
     operations = [operation for _, operation in instructions]
     if form == 'vectors':
         if weight_type not in FLOATS:
@@ -91,13 +98,14 @@ def fault_of(match, instructions, jumps):
         return 'weights are loaded to registers'
     if not any(operation.startswith('LDGSTS') for operation in operations):
         return 'there are no asynchronous copies'
-    most = MOST.get((form, rows))
-    if weight_type != Q4_0 or most is None:
+    wanted = 'FFMA' if form == 'float_tiles' else 'IMMA'
+    most = MOST_OF_FLOATS[rows, more_rows] if wanted == 'FFMA' else MOST.get((form, rows))
+    if wanted == 'IMMA' and weight_type != Q4_0 or most is None:
         return ''
-    found = instructions_an_imma(instructions, jumps)
+    found = instructions_an(wanted, instructions, jumps)
     if found is None:
-        return 'there is no loop with an IMMA'
-    return '' if found <= most else f'{found:.1f} instructions for each IMMA, at most {most} are wanted'
+        return f'there is no loop with an {wanted}'
+    return '' if found <= most else f'{found:.2f} instructions for each {wanted}, at most {most} are wanted'
 
 
 def main(cuobjdump, paths):
@@ -117,7 +125,7 @@ def main(cuobjdump, paths):
     for architecture in {architecture for architecture, _ in seen}:
         forms = {form for of, form in seen if of == architecture}
         print(f'{architecture}: products of {", ".join(sorted(forms))}')
-        is_good &= forms == {'vectors', 'segments', 'tiles'}
+        is_good &= forms == {'vectors', 'segments', 'float_tiles', 'tiles'}
     return 0 if is_good and seen else 1
 
 

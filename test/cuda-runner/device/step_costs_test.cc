@@ -1,11 +1,16 @@
 // What a decode step costs on the device, as far as the emulator can count it: launches, and the bytes,
 // sectors and turns of memory that its products take.
 #include <algorithm>
+#include <random>
+#include <tuple>
 
 #include "cuda-runner/cuda_backend.h"
 #include "cuda-runner/emulator/counters.h"
 #include "cuda-runner/emulator/settings.h"
 #include "cuda-runner/packed_tensor.h"
+#include "test/cuda-runner/device_matrix.h"
+#include "test/cuda-runner/device_ready.h"
+#include "test/cuda-runner/on_device.h"
 #include "test/fixtures/model_harness.h"
 #include "test/fixtures/tiny_llama.h"
 #include "test/unit_test.h"
@@ -69,19 +74,50 @@ TEST_CASE("step costs: a layer of a decode step takes no more than 9 launches, a
 
 TEST_CASE("step costs: products load each weight once, and lanes do not wait for each other's banks") {
   using enum TensorType;
-  // More than 32 rows are two groups, and with floats more than 8.
+  // More than 32 rows are two groups. These matrices are small, so a block takes fewer rows of floats, eight
+  // of those without a gate.
   const std::pair<uint32_t, uint64_t> most_loads[] = {{1, 1}, {8, 1}, {32, 1}, {64, 2}};
-  for (const TensorType type : {kQ4_1, kQ8_0, kQ4_K, kQ2_K, kF16}) {
+  for (const TensorType type : {kQ4_1, kQ8_0, kQ4_K, kQ2_K, kF16, kF32}) {
     CAPTURE(type_name(type));
     const Steps steps({.matrix_type = type, .num_layers = 1, .hidden = 256, .ffn = 512});
     const uint64_t stored = steps.matrix_bytes();
-    for (const auto& [num_rows, loads] : most_loads) {
-      if (num_rows > 8 && !is_quantised(type)) break;
+    for (const auto& [num_rows, most] : most_loads) {
+      const uint64_t loads = is_quantised(type) ? most : std::max(1u, num_rows / 8);
       CAPTURE(num_rows);
       const emulator::Counts counts = steps.counts(num_rows, kProducts);
       CHECK(counts.constant_bytes >= stored);
       CHECK(counts.constant_bytes <= loads * stored);
       CHECK(32 * counts.constant_sectors <= loads * stored);
+      CHECK(counts.shared_turns == counts.least_shared_turns);
+    }
+  }
+}
+
+TEST_CASE("step costs: products of floats load each weight once for as many rows as a block takes, up to 128") {
+  const TestStream stream;
+  std::mt19937 rng(1);
+  constexpr uint32_t kTiles = 200;
+  constexpr uint32_t kColumns = 64;
+  for (const TensorType type : {TensorType::kF32, TensorType::kF16}) {
+    require_success(load_multiply(type));
+    const RandomMatrix matrix(stream, type, kTiles * kWarpTileRows, kColumns, rng);
+    for (const auto& [num_rows, form, tiles_of_block] :
+         {std::tuple{8u, ProductForm::kSegments, 2u}, std::tuple{32u, ProductForm::kSegments, 2u},
+          std::tuple{64u, ProductForm::kSplitTiles, 2u}, std::tuple{128u, ProductForm::kTiles, 4u}}) {
+      CAPTURE(type_name(type));
+      CAPTURE(num_rows);
+      const DeviceReady in(stream, kColumns, num_rows);
+      const DeviceArray<float> out(stream, size_t{num_rows} * matrix.tensor.rows());
+      const FloatRows rows{out.view(), static_cast<uint32_t>(matrix.tensor.rows())};
+      const emulator::Counters counters;
+      require_success(multiply(matrix.on_device(), in.view(), num_rows, {}, false, Epilogue::kReplace, rows,
+                               0, stream, form));
+      static_cast<void>(out.values());  // waits
+      const emulator::Counts counts = counters.of(kProducts);
+      // The rows are as constant here as the weights are. A block loads them once.
+      const uint64_t row_bytes = uint64_t{kTiles} / tiles_of_block * num_rows * kColumns * sizeof(float);
+      CHECK(counts.constant_bytes == matrix.data.size() + row_bytes);
+      CHECK(32 * counts.constant_sectors == counts.constant_bytes);
       CHECK(counts.shared_turns == counts.least_shared_turns);
     }
   }

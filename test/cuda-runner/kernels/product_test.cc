@@ -2,6 +2,7 @@
 #include "cuda-runner/kernels/product.h"
 
 #include <random>
+#include <span>
 #include <vector>
 
 #include "test/cuda-runner/device_matrix.h"
@@ -117,6 +118,86 @@ TEST_CASE("the forms of a product have the same bits, whatever is short: tiles, 
       }
     }
   }
+}
+
+// A product, with a bias and what it is added to, and a gated one: y and silu(gate in) y.
+void check_float_products(const TestStream& stream, TensorType type, uint32_t num_outputs, uint32_t columns,
+                          uint32_t num_rows, std::span<const ProductForm> forms, std::mt19937& rng) {
+  CAPTURE(type_name(type));
+  CAPTURE(num_outputs);
+  CAPTURE(columns);
+  CAPTURE(num_rows);
+  const RandomMatrix matrix(stream, type, num_outputs, columns, rng);
+  const RandomMatrix gate(stream, type, num_outputs, columns, rng);
+  const Ready x = reference::ready(random_rows(num_rows, columns, rng), columns);
+  const DeviceReady in(stream, x);
+  const uint32_t stride = num_outputs + 9;
+  constexpr uint32_t kFirst = 7;
+  const std::vector<float> before = random_floats(size_t{num_rows} * stride, rng);
+  const std::vector<float> biases = random_floats(stride, rng);
+  const DeviceArray<float> bias(stream, biases);
+  std::vector<float> wanted = before;
+  std::vector<float> gated;
+  for (uint32_t row = 0; row < num_rows; ++row) {
+    for (uint32_t i = 0; i < num_outputs; ++i) {
+      const float y = reference::product(type, matrix.row(i), x, row);
+      float& at = wanted[row * stride + kFirst + i];
+      at = (y + biases[kFirst + i]) + at;
+      gated.push_back(reference::silu(reference::product(type, gate.row(i), x, row)) * y);
+    }
+  }
+  const Ready wanted_ready = reference::ready(gated, num_outputs);
+  for (const ProductForm form : forms) {
+    CAPTURE(static_cast<int>(form));
+    const DeviceArray<float> out(stream, before);
+    require_success(multiply(matrix.on_device(), in.view(), num_rows, bias.read_view(), true, Epilogue::kAdd,
+                             {out.view(), stride}, kFirst, stream, form));
+    REQUIRE(bits_of(out.values()) == bits_of(wanted));
+    const DeviceReady ready(stream, num_outputs, num_rows);
+    require_success(gated_multiply(gate.on_device(), matrix.on_device(), Nonlinearity::kSilu, in.view(),
+                                   num_rows, ready.view(), stream, form));
+    REQUIRE(ready.is(wanted_ready));
+  }
+}
+
+constexpr ProductForm kForms[] = {ProductForm::kSegments, ProductForm::kTiles, ProductForm::kSplitTiles};
+
+TEST_CASE("products of floats by tiles have the same bits for any number of rows") {
+  const TestStream stream;
+  load_products();
+  std::mt19937 rng(26);
+  for (const TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kBF16}) {
+    // A short last piece, stage and tile.
+    for (const uint32_t num_rows : {1u, 9u, 16u, 17u, 32u, 33u, 64u, 65u, 128u, 129u, 200u})
+      check_float_products(stream, type, 32 + 5, 75, num_rows, kForms, rng);
+  }
+}
+
+TEST_CASE("products of floats by tiles add the sums of segments in order") {
+  const TestStream stream;
+  load_products();
+  std::mt19937 rng(27);
+  for (const TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kBF16}) {
+    // Fewer segments than a block has groups; more than four and than eight groups have at a time, the last
+    // one short. Less than the four tiles of a block, of which one is short.
+    for (const uint32_t columns : {600u, 1049u, 2310u})
+      for (const uint32_t num_rows : {12u, 19u})
+        check_float_products(stream, type, 2 * 32 + 5, columns, num_rows, kForms, rng);
+  }
+}
+
+TEST_CASE("products of floats have the same bits with a block for each tile, and for each two") {
+  const TestStream stream;
+  load_products();
+  std::mt19937 rng(28);
+  constexpr ProductForm kBest[] = {ProductForm::kBest};
+  // 100 tiles keep a device busy with a block each, 200 with a block for each two.
+  for (const uint32_t num_tiles : {100u, 200u})
+    for (const uint32_t num_rows : {12u, 19u})
+      check_float_products(stream, TensorType::kBF16, num_tiles * 32 - 3, 40, num_rows, kBest, rng);
+  // Few tiles, and enough rows for blocks of 8 and of 16 rows.
+  for (const uint32_t num_rows : {40u, 40u * 16})
+    check_float_products(stream, TensorType::kF16, 3 * 32, 40, num_rows, kBest, rng);
 }
 
 TEST_CASE("gated products of all pairs of types are ready for a product, bit for bit") {

@@ -1,0 +1,57 @@
+// What the launchers of products share.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda-runner/kernels/launch.h"
+#include "cuda-runner/kernels/product.h"
+
+namespace runnel {
+
+inline uint32_t num_tiles(const DeviceMatrix& matrix) {
+  return divide_up(matrix.rows, kWarpTileRows);
+}
+
+// Whether the device has this much shared memory for a block.
+template <typename Product>
+bool has_memory_for(Product) {
+  return Product::Memory::kBytes <= max_dynamic_shared_bytes();
+}
+
+// A product with the time that a wave of its blocks takes on full multiprocessors, beside others: tenths of a
+// microsecond for 1,024 columns on an H100.
+template <typename ProductOf, uint32_t kWaveOf>
+struct Timed {
+  static constexpr uint64_t kWave = kWaveOf;
+  ProductOf product;
+
+  // The blocks fill the device in waves. UINT64_MAX: the device lacks the memory.
+  uint64_t time(uint32_t num_tiles, uint32_t num_rows) const {
+    if (!has_memory_for(product)) return UINT64_MAX;
+    const uint64_t blocks =
+        uint64_t{divide_up(num_tiles, ProductOf::kTiles)} * divide_up(num_rows, ProductOf::kColumns);
+    const uint64_t places = uint64_t{ProductOf::kMinBlocks} * num_multiprocessors();
+    return (blocks + places - 1) / places * kWave;
+  }
+};
+
+// Calls of with the product that takes the least time, of which the device must have memory for one.
+template <typename Of, typename... Products>
+cudaError_t with_fastest(uint32_t num_tiles, uint32_t num_rows, const Of& of, const Products&... timed) {
+  const uint64_t least = std::min({timed.time(num_tiles, num_rows)...});
+  cudaError_t status = cudaErrorInvalidValue;
+  static_cast<void>(
+      ((timed.time(num_tiles, num_rows) == least && (status = of(timed.product), true)) || ...));
+  return status;
+}
+
+template <typename Product>
+cudaLaunchConfig_t product_config(Product, uint32_t num_groups, uint32_t num_rows, cudaStream_t stream) {
+  const dim3 grid(num_groups, divide_up(num_rows, Product::kColumns));
+  return config_of(grid, Product::kMaxThreads, stream, Product::Memory::kBytes);
+}
+
+}  // namespace runnel
