@@ -18,10 +18,9 @@ Result<void> DeviceActivation::allocate(Stream& stream) {
                                         "--max-num-seqs or --max-num-batched-tokens."};
   }
   const size_t num_blocks = num_bytes / kBlockColumns;
-  const Result<void> allocated =
-      allocate_all("a step's activations", Wanted{values_, size_t{max_rows_} * stride_},
-                   Wanted{quants_, num_bytes}, Wanted{scales_, num_blocks},
-                   Wanted{scaled_sums_, num_blocks}, Wanted{half_sums_, num_blocks});
+  const Result<void> allocated = allocate_all(
+      "a step's activations", Wanted{values_, size_t{max_rows_} * stride_}, Wanted{quants_, num_bytes},
+      Wanted{scales_, num_blocks}, Wanted{scaled_sums_, num_blocks}, Wanted{half_sums_, num_blocks});
   if (!allocated) return allocated;
   stream.fill_with_zeros(quants_);
   stream.fill_with_zeros(scales_);

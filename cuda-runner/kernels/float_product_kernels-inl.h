@@ -110,13 +110,13 @@ cudaError_t with_float_product(const DeviceMatrix& matrix, uint32_t num_rows, Pr
   const auto fastest = [&](const auto&... products) {
     return with_fastest(all_tiles, num_rows, tiles, products...);
   };
-  const typename Products::Large large;
-  const typename Products::Medium medium;
-  const typename Products::Two32 two_32;
-  const typename Products::Two32Long two_32_long;
-  const typename Products::Two16 two_16;
-  const typename Products::Two16Long two_16_long;
-  const typename Products::Two8Long two_8_long;
+  const typename Products::Large large{};
+  const typename Products::Medium medium{};
+  const typename Products::Two32 two_32{};
+  const typename Products::Two32Long two_32_long{};
+  const typename Products::Two16 two_16{};
+  const typename Products::Two16Long two_16_long{};
+  const typename Products::Two8Long two_8_long{};
   // Medium is the one that needs the least memory.
   if (has_memory_for(medium.product)) {
     if (form == ProductForm::kTiles && has_memory_for(large.product)) return tiles(large.product);
@@ -125,8 +125,8 @@ cudaError_t with_float_product(const DeviceMatrix& matrix, uint32_t num_rows, Pr
       return fastest(two_32, two_32_long, two_16, two_16_long, two_8_long, medium);
     if (num_rows > kMostVectorRows) {
       if constexpr (kMatrices == 1) {
-        const typename Products::One32 one_32;
-        const typename Products::One8 one_8;
+        const typename Products::One32 one_32{};
+        const typename Products::One8 one_8{};
         return fastest(large, medium, two_32, two_32_long, two_16, two_16_long, two_8_long, one_32, one_8);
       } else {
         return fastest(large, medium, two_32, two_32_long, two_16, two_16_long, two_8_long);

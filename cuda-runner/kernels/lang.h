@@ -138,8 +138,8 @@ __device__ inline uint16_t to_half(float value) {
   return __half_as_ushort(__float2half_rn(value));
 }
 
-// Returns the value, of whose bits the compiler then knows nothing. So a constant that is added to it stays an
-// addition, which a load does by itself, and is not merged into bits that are known to be 0.
+// Returns the value, of whose bits the compiler then knows nothing. So a constant that is added to it stays
+// an addition, which a load does by itself, and is not merged into bits that are known to be 0.
 __device__ inline uint32_t opaque(uint32_t value) {
   asm("" : "+r"(value));
   return value;

@@ -51,8 +51,8 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
 // --- many rows. Grid x: groups of tiles, half of them of each matrix with a gate; y: groups of rows of the
 // batch. Results that become ready rows are taken by quarters of warps (store_ready_quarters).
 
-// Calls of(tile, row, column) for the warp's part of num_tiles tiles and all rows of a block, where lanes 8 i to
-// 8 i + 7 have a row, and each the four columns of the tile from `column` on.
+// Calls of(tile, row, column) for the warp's part of num_tiles tiles and all rows of a block, where lanes 8 i
+// to 8 i + 7 have a row, and each the four columns of the tile from `column` on.
 template <typename Product, typename Of>
 __device__ inline void for_quarters(uint32_t num_tiles, const Of& of) {
   constexpr uint32_t kRows = kWarpSize / kQuarterLanes;
@@ -114,21 +114,15 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
 // --- launchers
 
 // For many rows of the batch, and for grids that would be small.
-inline constexpr TileShape kTileShape = {.parts = 1,
-                                         .tiles = 4,
-                                         .column_warps = 2,
-                                         .groups = 4,
-                                         .blocks = 2,
-                                         .shared_totals = true};
-inline constexpr TileShape kSplitTileShape = {.parts = 2,
-                                              .tiles = 2,
-                                              .column_warps = 1,
-                                              .groups = 4,
-                                              .blocks = 4,
-                                              .shared_totals = true};
+inline constexpr TileShape kTileShape = {
+    .parts = 1, .tiles = 4, .column_warps = 2, .groups = 4, .blocks = 2, .shared_totals = true};
+inline constexpr TileShape kSplitTileShape = {
+    .parts = 2, .tiles = 2, .column_warps = 1, .groups = 4, .blocks = 4, .shared_totals = true};
 
 template <typename Product>
-concept IsTileProduct = requires { Product::kParts; };
+concept IsTileProduct = requires {
+  Product::kParts;
+};
 
 // Calls segments with an object of the product of segments for kColumns rows of the batch at a time.
 template <TensorType kType, uint32_t kColumns, uint32_t kMatrices, typename Segments>
@@ -152,9 +146,9 @@ template <TensorType kType, uint32_t kMatrices, typename Segments, typename Tile
 cudaError_t with_product(const DeviceMatrix& matrix, uint32_t num_rows, ProductForm form,
                          const Segments& segments, const Tiles& tiles) {
   // Times as for Q4_0.
-  const Timed<SegmentProduct<kType, 32, kMatrices, 8>, 29 * kMatrices> segment;
-  const Timed<TileProduct<kType, kTileShape>, 168> tile;
-  const Timed<TileProduct<kType, kSplitTileShape>, 108> split;
+  const Timed<SegmentProduct<kType, 32, kMatrices, 8>, 29 * kMatrices> segment{};
+  const Timed<TileProduct<kType, kTileShape>, 168> tile{};
+  const Timed<TileProduct<kType, kSplitTileShape>, 108> split{};
   if (form == ProductForm::kTiles && has_memory_for(tile.product)) return tiles(tile.product);
   if (form >= ProductForm::kTiles && has_memory_for(split.product)) return tiles(split.product);
   if (num_rows == 1) return with_segments<kType, 1, kMatrices>(matrix, num_rows, segments);

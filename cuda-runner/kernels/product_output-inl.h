@@ -41,7 +41,8 @@ __device__ inline void finish_quarter(const ProductOutput& to, bool is_there, ui
     if (!is_there || output >= to.num_outputs) continue;
     y[j] = to.has_bias ? products[j] + to.bias[to.first_output + output] : products[j];
     if (to.has_gates) {
-      y[j] = apply(to.nonlinearity, to.ready.values[static_cast<size_t>(row) * to.ready.stride + output]) * y[j];
+      y[j] =
+          apply(to.nonlinearity, to.ready.values[static_cast<size_t>(row) * to.ready.stride + output]) * y[j];
     } else {
       y[j] = apply(to.nonlinearity, y[j]);
     }

@@ -35,12 +35,12 @@ inline constexpr uint32_t kSegmentBlocks = kSegmentColumns / kBlockColumns;
 // What kernels multiply rows of the batch by: codes, entries of the table, or q times a power of two.
 template <QuantFormat kFormat>
 struct Multiplier {
-  // Codes with an offset are stored as q, a number of code_bits bits (device_codes.h). They are taken out into
-  // the upper bits of a byte, which is then q times 2^kShift and needs no extension of the sign.
+  // Codes with an offset are stored as q, a number of code_bits bits (device_codes.h). They are taken out
+  // into the upper bits of a byte, which is then q times 2^kShift and needs no extension of the sign.
   static constexpr uint32_t kShift = flipped_bits(kFormat) == 0 ? 0 : 8 - kFormat.code_bits;
 
-  // With a power of two, sums begin at the bits of this float. Below 2^22 they change its lowest bits alone, so
-  // the conversion to a float that also takes the power away is one subtraction. The sum of 32 products is
+  // With a power of two, sums begin at the bits of this float. Below 2^22 they change its lowest bits alone,
+  // so the conversion to a float that also takes the power away is one subtraction. The sum of 32 products is
   // below that.
   static constexpr float kOffset = 12582912.0f / static_cast<float>(1u << kShift);  // 1.5 * 2^23
   __device__ static int32_t first_sum() { return kShift == 0 ? 0 : std::bit_cast<int32_t>(kOffset); }
@@ -149,13 +149,13 @@ class QuantBlockView {
     uint32_t high[kHighBits + 1] = {};
     if constexpr (kHighBits > 0) load_run<kHighBits>(high_word(0), high);
     for (uint32_t four = 0; four < 8; ++four)
-      codes[four] =
-          multipliers_of<kFormat>(low[word_of<kFormat>(four)], high[four * kHighBits / 8], four);
+      codes[four] = multipliers_of<kFormat>(low[word_of<kFormat>(four)], high[four * kHighBits / 8], four);
   }
   // The multipliers of two fours: `four`, which must be below 4, and 4 + four.
   __device__ void load_two(uint32_t four, uint32_t& first, uint32_t& second) const {
     first = multipliers_of<kFormat>(load(low_word(word_of<kFormat>(four))), load_high(four), four);
-    second = multipliers_of<kFormat>(load(low_word(word_of<kFormat>(4 + four))), load_high(4 + four), 4 + four);
+    second =
+        multipliers_of<kFormat>(load(low_word(word_of<kFormat>(4 + four))), load_high(4 + four), 4 + four);
   }
 
   // d and m, for types with sub-scales those of the segment.

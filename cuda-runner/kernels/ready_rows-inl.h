@@ -35,9 +35,9 @@ __device__ inline void store_ready_block(const ReadyRows& rows, uint32_t row, ui
 inline constexpr uint32_t kQuarterLanes = 8;  // lanes that store a block of a row
 inline constexpr uint32_t kQuarterColumns = kBlockColumns / kQuarterLanes;  // of each of them
 
-// The same for four rows at a time, with the chains of shuffles and divisions of one: lanes 8 i to 8 i + 7 write
-// a block of their own row, each with the values of columns first_column + 4 (lane() % 8) to that + 3. All
-// lanes of a warp must call it; rows that are not there are not stored.
+// The same for four rows at a time, with the chains of shuffles and divisions of one: lanes 8 i to 8 i + 7
+// write a block of their own row, each with the values of columns first_column + 4 (lane() % 8) to that + 3.
+// All lanes of a warp must call it; rows that are not there are not stored.
 __device__ inline void store_ready_quarters(const ReadyRows& rows, bool is_there, uint32_t row,
                                             uint32_t first_column, const float (&values)[kQuarterColumns]) {
   uint32_t largest_bits = 0;

@@ -25,9 +25,15 @@ struct SegmentProduct {
   static constexpr bool kHasDots = kColumns < kGroupRows;
   static constexpr uint32_t kGroups = kHasDots ? 1 : kColumns / kGroupRows;
   static constexpr uint32_t kMaxThreads = kWarps * kWarpSize;
-  // 16 warps on a multiprocessor leave 128 registers to a thread, 32 leave 64. One row needs no more, and then
-  // the blocks of a large matrix are all there at once.
-  static constexpr uint32_t kResidentWarps = kHasDots && kWarps <= 8 ? 32 : 16;
+  // 16 warps on a multiprocessor leave 128 registers to a thread, 32 leave 64. One row needs no more, and
+  // then the blocks of a large matrix are all there at once. Types with two sums and minima need more for 32
+  // rows.
+  static constexpr bool kHasMostScales =
+      BlockScales<kType>::kHasTwoSums && BlockScales<kType>::kFormat.has_minimum;
+  static constexpr uint32_t kResidentWarps = kHasDots && kWarps == 8            ? 40 - 8 * kColumns
+                                             : kWarps == 4                      ? 12
+                                             : kColumns == 32 && kHasMostScales ? kWarps
+                                                                                : 16;
   static constexpr uint32_t kMinBlocks = kResidentWarps / kWarps;
 
   // Sums are exchanged for up to 16 rows of the batch at a time, and each warp adds up those of one or two.
@@ -40,16 +46,18 @@ struct SegmentProduct {
   static constexpr uint32_t kOwners = std::min(kPassColumns, kWarps);   // warps that have results
   static constexpr uint32_t kOwned = kColumns / kOwners;                // results of a thread
 
-  // Words of the ring of a warp: what the blocks of a multiprocessor leave to it. With 8 warps, devices have
-  // room for a block that give it no more than 99 KiB.
-  static constexpr uint32_t kMaxBlockKib = std::min(227 / kMinBlocks - 1, kWarps <= 8 ? 99u : 226u);
+  // Words of the ring of a warp: what the blocks of a multiprocessor leave to it. Devices that give a block
+  // no more than 99 KiB have room for 8 warps, and those that give it 64 KiB for 4.
+  static constexpr uint32_t kMaxBlockKib = std::min(227 / kMinBlocks - 1, kWarps == 4   ? 60u
+                                                                          : kWarps == 8 ? 99u
+                                                                                        : 226u);
   static constexpr uint32_t kRingWords = kMaxBlockKib * 256 / kWarps - kPartials;
   template <uint32_t kCount>
   static constexpr uint32_t kWordsOf =
       StagedLayout<kType, kCount>::kWords + RowsLayout<kType, kColumns, kCount>::kWords;
-  // A stage has as many blocks as leave room for three, since each stage costs instructions. With 32 resident
-  // warps two blocks each are bytes enough on their way, 15 KiB on a multiprocessor at 3.35 TB/s and 600 ns.
-  static constexpr bool kHasFour = kColumns <= kGroupRows && kResidentWarps == 16;
+  // A stage has as many blocks as leave room for three, since each stage costs instructions. With more warps
+  // on a multiprocessor two blocks each are bytes enough on their way, 15 KiB at 3.35 TB/s and 600 ns.
+  static constexpr bool kHasFour = kColumns <= kGroupRows && kResidentWarps <= 16;
   static constexpr uint32_t kBlocks = kHasFour && 3 * kWordsOf<4> <= kRingWords ? 4
                                       : 3 * kWordsOf<2> <= kRingWords           ? 2
                                                                                 : 1;
@@ -111,8 +119,7 @@ struct SegmentProduct {
     template <bool kIsWhole, bool kHasWeights, bool kHasRows, size_t kMemoryWords>
     __device__ void copy_blocks(Shared<uint32_t, kMemoryWords>& memory, size_t to) const {
       const uint32_t num_blocks = num_blocks_ - block_;
-      if (kHasWeights)
-        weights_.template copy<kIsWhole>(block_ % kSegmentBlocks == 0, num_blocks, memory, to);
+      if (kHasWeights) weights_.template copy<kIsWhole>(block_ % kSegmentBlocks == 0, num_blocks, memory, to);
       if (kHasRows) rows_.template copy<kIsWhole>(num_blocks, lane(), memory, to + Weights::kWords);
     }
     __device__ void seek() {

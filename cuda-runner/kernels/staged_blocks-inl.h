@@ -57,8 +57,8 @@ class TileCursor {
     scale_ += Tile::kHasSubScales ? (count + 1) * Tile::kSegmentScales - kSegmentBlocks * Tile::kSubScales
                                   : count * kSegmentBlocks * Tile::kScales;
   }
-  // Begins the copy of this lane's pieces of the first num_blocks of kBlocks to memory from `to` on. kIsWhole:
-  // of all of them.
+  // Begins the copy of this lane's pieces of the first num_blocks of kBlocks to memory from `to` on.
+  // kIsWhole: of all of them.
   template <bool kIsWhole, size_t kMemoryWords>
   __device__ void copy(bool begins_segment, uint32_t num_blocks, Shared<uint32_t, kMemoryWords>& memory,
                        size_t to) const {
@@ -188,8 +188,8 @@ class RowsCursor {
     bytes_ += count * bytes_step_;
     factor_byte_ += count * (bytes_step_ / 8);
   }
-  // Begins the copy of the thread's pieces of the first num_blocks of kBlocks to memory from `to` on. kIsWhole:
-  // of all of them.
+  // Begins the copy of the thread's pieces of the first num_blocks of kBlocks to memory from `to` on.
+  // kIsWhole: of all of them.
   template <bool kIsWhole, size_t kMemoryWords>
   __device__ void copy(uint32_t num_blocks, uint32_t thread, Shared<uint32_t, kMemoryWords>& memory,
                        size_t to) const {

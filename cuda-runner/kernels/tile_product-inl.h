@@ -25,7 +25,11 @@ struct TileProduct {
   static constexpr uint32_t kParts = kShape.parts;
   static constexpr uint32_t kTiles = kShape.tiles;
   static constexpr uint32_t kColumnWarps = kShape.column_warps;
-  static constexpr uint32_t kGroups = kShape.groups;
+  // Types whose scales and codes take more registers than are left have half as many sums.
+  static constexpr bool kIsLarge =
+      BlockScales<kType>::kHasTwoSums ||
+      (QuantTileLayout<kType>::kHasSubScales && QuantTileLayout<kType>::kHighBits > 0);
+  static constexpr uint32_t kGroups = kShape.groups / (kIsLarge ? 2 : 1);
   static constexpr uint32_t kWarpColumns = kGroups * kGroupRows;
   static constexpr uint32_t kColumns = kColumnWarps * kWarpColumns;
   static constexpr uint32_t kPartWarps = kTiles * kColumnWarps;
@@ -40,14 +44,15 @@ struct TileProduct {
 
   // The warps that share a tile copy as many blocks of it each.
   template <uint32_t kCount>
-  static constexpr uint32_t kWordsOf = kPartWarps * StagedLayout<kType, kCount / kColumnWarps>::kWords +
+  static constexpr uint32_t kWordsOf = kPartWarps* StagedLayout<kType, kCount / kColumnWarps>::kWords +
                                        RowsLayout<kType, kColumns, kCount>::kWords;
   // Words of a ring, if a multiprocessor has room for so many blocks.
   static constexpr uint32_t ring_words(uint32_t blocks) {
     return ((227 / blocks - 1) * 256 - kSums - kTotals) / kParts;
   }
   // Types of more bits have one block less.
-  static constexpr uint32_t kMinBlocks = kShape.blocks - (3 * kWordsOf<2> <= ring_words(kShape.blocks) ? 0 : 1);
+  static constexpr uint32_t kMinBlocks =
+      kShape.blocks - (3 * kWordsOf<2> <= ring_words(kShape.blocks) ? 0 : 1);
   static constexpr uint32_t kMaxRingWords = ring_words(kMinBlocks);
   // A stage has four blocks where three stages have room, so that threads meet half as often.
   static constexpr uint32_t kStageBlocks = 3 * kWordsOf<4> <= kMaxRingWords ? 4 : 2;
@@ -64,7 +69,8 @@ struct TileProduct {
   // With one part, results take the place of the ring.
   struct Memory {
     static constexpr size_t kRings = kParts * kRingWords;
-    static constexpr size_t kWords = kTotals + (kParts == 1 ? std::max<size_t>(kRings, kResults) : kRings + kSums);
+    static constexpr size_t kWords =
+        kTotals + (kParts == 1 ? std::max<size_t>(kRings, kResults) : kRings + kSums);
     static constexpr uint32_t kBytes = 4 * kWords;
     Shared<uint32_t, kWords> words;
   };
@@ -89,8 +95,7 @@ struct TileProduct {
       const uint32_t index = warp_of_part() / kColumnWarps;
       const bool is_of_first = index < kOfFirst;
       const uint32_t num_tiles = (tiles.first.rows + kWarpTileRows - 1) / kWarpTileRows;
-      const uint32_t tile =
-          is_of_first ? tiles.first_tile + index : tiles.second_tile + index - kOfFirst;
+      const uint32_t tile = is_of_first ? tiles.first_tile + index : tiles.second_tile + index - kOfFirst;
       weights_.seek(is_of_first ? tiles.first : tiles.second, std::min(tile, num_tiles - 1), own_block());
       rows_.seek(in, first_row, block_, thread_of_part());
     }
@@ -204,13 +209,20 @@ struct TileProduct {
   }
   // Those of four rows of the tile, from `column` on.
   __device__ static float4 results(Memory& memory, uint32_t tile, uint32_t row, uint32_t column) {
-    return memory.words.template load<float4>(kFirstResult + (tile * kColumns + row) * kResultStride + column);
+    return memory.words.template load<float4>(kFirstResult + (tile * kColumns + row) * kResultStride +
+                                              column);
   }
 
  private:
-  __device__ static uint32_t part() { return kParts == 1 ? 0 : threadIdx.x / kPartThreads; }
-  __device__ static uint32_t thread_of_part() { return threadIdx.x % kPartThreads; }
-  __device__ static uint32_t warp_of_part() { return warp() % kPartWarps; }
+  __device__ static uint32_t part() {
+    return kParts == 1 ? 0 : threadIdx.x / kPartThreads;
+  }
+  __device__ static uint32_t thread_of_part() {
+    return threadIdx.x % kPartThreads;
+  }
+  __device__ static uint32_t warp_of_part() {
+    return warp() % kPartWarps;
+  }
 
   // A lane's sums of one half of the tile and a group.
   struct Quad {
@@ -280,8 +292,8 @@ struct TileProduct {
   // Where element i of a group of this lane's sums is in memory.
   __device__ static size_t place(uint32_t sums, uint32_t group, uint32_t i) {
     const uint32_t row = warp() % kColumnWarps * kWarpColumns + group * kGroupRows + 2 * (lane() % 4) + i % 2;
-    return kFirstResult + sums * kResults +
-           (warp_of_part() / kColumnWarps * kColumns + row) * kResultStride + lane() / 4 + 8 * (i / 2);
+    return kFirstResult + sums * kResults + (warp_of_part() / kColumnWarps * kColumns + row) * kResultStride +
+           lane() / 4 + 8 * (i / 2);
   }
 };
 

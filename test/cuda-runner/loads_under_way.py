@@ -31,13 +31,14 @@ MOST = {('segments', '8'): 95, ('segments', '16'): 62, ('segments', '32'): 41, (
 # Instructions for each FFMA, by tiles and rows of the batch. Each row that a thread multiplies more weights by, and each
 # weight for more rows, is one load of shared memory for more FFMA.
 MOST_OF_FLOATS = {('4', '128'): 1.15, ('2', '64'): 1.32, ('2', '32'): 1.24, ('2', '16'): 1.42, ('1', '32'): 1.36,
-                  ('1', '16'): 1.58, ('1', '8'): 1.94}
+                  ('1', '8'): 1.94, ('2', '8'): 1.94}
 
 FUNCTION = re.compile(r'Function : (\S+)')
 ARCHITECTURE = re.compile(r'arch = (sm_\d+)')
 INSTRUCTION = re.compile(r'^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\S+\s+)?([A-Z][A-Z0-9_.]*)')
 JUMP = re.compile(r'/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\S+\s+)?BRA\S*\s.*?0x([0-9a-f]+)')
-KERNEL = re.compile(r'(gated_)?multiply_(vectors|segments|float_tiles|tiles)_kernel.*?TensorTypeE(\d+)ELj(\d+)(?:ELj(\d+))?')
+KERNEL = re.compile(r'(gated_)?multiply_(vectors|segments|float_tiles|tiles)_kernel.*?TensorTypeE(\d+)E(?:XtlNS_9TileShapeE)?'
+                    r'Lj(\d+)(?:ELj(\d+))?')
 # Kernels that also read weights. Their loads are not counted, since only few models use them or they read few rows.
 OTHER_READERS = re.compile(r'\d(expert_gated_multiply|add_expert_output|embed)_kernel')
 BRANCHES = ('BRA', 'BRX', 'BSYNC', 'CALL', 'RET', 'EXIT')

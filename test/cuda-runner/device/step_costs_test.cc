@@ -93,7 +93,8 @@ TEST_CASE("step costs: products load each weight once, and lanes do not wait for
   }
 }
 
-TEST_CASE("step costs: products of floats load each weight once for as many rows as a block takes, up to 128") {
+TEST_CASE(
+    "step costs: products of floats load each weight once for as many rows as a block takes, up to 128") {
   const TestStream stream;
   std::mt19937 rng(1);
   constexpr uint32_t kTiles = 200;
