@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -69,6 +70,25 @@ T shuffle_xor(T value, uint32_t mask, emulator::Place place = emulator::Place::c
   T taken;
   std::memcpy(&taken, brought[lane() ^ mask].bytes, sizeof(T));
   return taken;
+}
+
+inline int32_t reduce_add(int32_t value, emulator::Place place = emulator::Place::current()) {
+  uint32_t sum = 0;  // wraps, as the instruction does
+  for (const auto& each : emulator::exchange(&value, sizeof(value), "reduce_add", place)) {
+    uint32_t brought = 0;
+    std::memcpy(&brought, each.bytes, sizeof(brought));
+    sum += brought;
+  }
+  return std::bit_cast<int32_t>(sum);
+}
+inline uint32_t reduce_max(uint32_t value, emulator::Place place = emulator::Place::current()) {
+  uint32_t max = 0;
+  for (const auto& each : emulator::exchange(&value, sizeof(value), "reduce_max", place)) {
+    uint32_t brought = 0;
+    std::memcpy(&brought, each.bytes, sizeof(brought));
+    max = std::max(max, brought);
+  }
+  return max;
 }
 
 inline float from_half(uint16_t bits) {

@@ -129,6 +129,27 @@ __device__ inline T shuffle(T value, uint32_t from) {
   return __shfl_sync(0xffffffffu, value, static_cast<int>(from));
 }
 
+// The sum, or the largest, of the values of all lanes. Each is one instruction from 8.0 on.
+__device__ inline int32_t reduce_add(int32_t value) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_add_sync(0xffffffffu, value);
+#else
+  for (uint32_t mask = kWarpSize / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
+  return value;
+#endif
+}
+__device__ inline uint32_t reduce_max(uint32_t value) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(0xffffffffu, value);
+#else
+  for (uint32_t mask = kWarpSize / 2; mask > 0; mask /= 2) {
+    const uint32_t other = shuffle_xor(value, mask);
+    value = other > value ? other : value;
+  }
+  return value;
+#endif
+}
+
 // Conversions from and to the bits of a half-precision number. from_half is exact; to_half rounds to nearest,
 // ties to even.
 __device__ inline float from_half(uint16_t bits) {

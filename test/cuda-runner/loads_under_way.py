@@ -33,7 +33,7 @@ INSTRUCTION = re.compile(r'^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\S+\s+)?([A-Z][A-Z0
 JUMP = re.compile(r'/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\S+\s+)?BRA\S*\s.*?0x([0-9a-f]+)')
 KERNEL = re.compile(r'(gated_)?multiply_(vectors|segments|tiles)_kernel.*?TensorTypeE(\d+)ELj(\d+)')
 # Kernels that also read weights. Their loads are not counted, since only few models use them or they read few rows.
-OTHER_READERS = re.compile(r'\d(expert_gated_multiply|add_expert_output|embed)_kernel')
+OTHER_READERS = re.compile(r'\d(expert_gated_multiply|add_expert_output|embed|norm|add_normed)_kernel')
 BRANCHES = ('BRA', 'BRX', 'BSYNC', 'CALL', 'RET', 'EXIT')
 
 
