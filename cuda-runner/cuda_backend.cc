@@ -141,7 +141,8 @@ class CudaBackend final : public Backend {
   std::optional<KvMemory> cache_;
   StepInputs inputs_;
   RopeTables ropes_;
-  DeviceBuffer<float> attend_workspace_;
+  DeviceBuffer<float> attend_results_;
+  DeviceBuffer<uint32_t> attend_arrivals_;
   uint32_t max_positions_ = 0;
 
   ForwardPass pass_;
@@ -205,7 +206,8 @@ Result<StepMemory> CudaBackend::step_memory(const DecoderSpec& spec, const StepL
   memory.rows += RopeTables::bytes(limits.max_rows, spec.ropes);
   const AttendSizes attend = attend_sizes(shape, limits.max_rows);
   memory.attention = StepInputs::bytes(inputs_shape(spec, shape, attend)) +
-                     device_bytes(attend_workspace_floats(attend.shape, attend.limits), sizeof(float)) +
+                     device_bytes(attend_result_floats(attend.shape, attend.limits), sizeof(float)) +
+                     device_bytes(attend_arrivals(attend.shape, attend.limits), sizeof(uint32_t)) +
                      kv_block_bytes(shape);  // the spare block
   memory.logits = DeviceLogitRows::bytes(limits.max_head_rows, widths->hidden, spec.head.vocab_size);
   return memory;
@@ -262,22 +264,25 @@ Result<void> CudaBackend::allocate_kv(const KvShape& shape) {
   // All of it is freed first, to make room for the new one.
   cache_.reset();
   inputs_ = StepInputs();
-  attend_workspace_ = DeviceBuffer<float>();
+  attend_results_ = DeviceBuffer<float>();
+  attend_arrivals_ = DeviceBuffer<uint32_t>();
   Result<KvMemory> cache = KvMemory::allocate(shape, kv_type_, stream_);
   if (!cache) return cache.error();
   cache_.emplace(*std::move(cache));
   const AttendSizes attend = attend_sizes(shape, max_rows_);
-  Result<StepInputs> inputs = StepInputs::allocate(inputs_shape(*spec_, shape, attend));
+  Result<StepInputs> inputs = StepInputs::allocate(inputs_shape(*spec_, shape, attend), stream_);
   if (!inputs) return inputs.error();
   inputs_ = *std::move(inputs);
   Result<RopeTables> ropes = RopeTables::allocate(max_rows_, spec_->ropes, stream_);
   if (!ropes) return ropes.error();
   ropes_ = *std::move(ropes);
   max_positions_ = shape.max_positions;
-  Result<DeviceBuffer<float>> workspace = DeviceBuffer<float>::allocate(
-      attend_workspace_floats(attend.shape, attend.limits), "attention's intermediate results");
-  if (!workspace) return workspace.error();
-  attend_workspace_ = *std::move(workspace);
+  const Result<void> allocated =
+      allocate_all("attention's intermediate results",
+                   Wanted{attend_results_, attend_result_floats(attend.shape, attend.limits)},
+                   Wanted{attend_arrivals_, attend_arrivals(attend.shape, attend.limits)});
+  if (!allocated) return allocated;
+  stream_.fill_with_zeros(attend_arrivals_);
   return {};
 }
 
@@ -362,9 +367,9 @@ void CudaBackend::attend(const Batch& batch, const LayerSpec& layer) {
                             inputs_.attend_work(layer.attention.window),
                             qkv_->floats(),
                             cache_->view()};
-  expect_success(
-      runnel::attend(inputs, max_positions_, attend_workspace_.view(), attended_->ready(), stream_.get()),
-      "computing attention");
+  expect_success(runnel::attend(inputs, max_positions_, {attend_results_.view(), attend_arrivals_.view()},
+                                attended_->ready(), stream_.get()),
+                 "computing attention");
 }
 
 void CudaBackend::project(const Batch& batch, const ProjectSpec& project) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cuda-runner/emulator/arrivals.h"
 #include "cuda-runner/emulator/async_copies.h"
 #include "cuda-runner/emulator/block.h"
 #include "cuda-runner/emulator/global.h"
@@ -33,11 +34,23 @@ inline void wait_for_previous() {
 // Launches run one after the other here.
 inline void let_next_begin() {}
 
+inline uint32_t recomputed(uint32_t value) {
+  return value;
+}
+
 inline void sync_block(emulator::Place place = emulator::Place::current()) {
   emulator::wait_for_block("sync_block", place);
 }
 inline void sync_warp(emulator::Place place = emulator::Place::current()) {
   emulator::wait_for_warp("sync_warp", place);
+}
+
+inline bool arrives_last(Global<uint32_t> counters, emulator::Index index, uint32_t count) {
+  emulator::wait_for_block("arrives_last", index.place);
+  static bool is_last;  // one block runs at a time
+  if (threadIdx.x == 0) is_last = emulator::arrive(counters.count_up(index, count), count);
+  emulator::wait_for_block("arrives_last", index.place);
+  return is_last;
 }
 
 // One block runs at a time, so its memory is static. kBytes is its size on a device; here Shared arrays are

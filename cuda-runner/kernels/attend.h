@@ -36,8 +36,16 @@ uint32_t attend_tile_rows(const AttentionShape& shape);
 // The number of splits of rows that are cut, which the workspace has places for. Rows whose sequences share
 // no blocks fit, up to kMaxAttendWorkspaceBytes.
 uint32_t max_cut_splits(const AttentionShape& shape, const AttendLimits& limits);
-// The number of floats in the workspace.
-uint64_t attend_workspace_floats(const AttentionShape& shape, const AttendLimits& limits);
+// The sizes of the workspace.
+uint64_t attend_result_floats(const AttentionShape& shape, const AttendLimits& limits);
+uint64_t attend_arrivals(const AttentionShape& shape, const AttendLimits& limits);
+
+// For rows that are cut: the results of splits, and how many splits of a row have been computed, which is 0
+// between launches.
+struct AttendWorkspace {
+  Global<float> results;
+  Global<uint32_t> arrivals;
+};
 
 struct AttendInputs {
   AttentionShape shape;
@@ -52,7 +60,7 @@ struct AttendInputs {
 // out = softmax(scale * q . K) V, ready for a product. No row sees more than max_positions positions. The
 // launches depend only on this, on the shapes of the inputs and on whether there are tiles, and not on the
 // positions of the rows, so a captured graph of them can run for other batches.
-cudaError_t attend(const AttendInputs& in, uint32_t max_positions, Global<float> workspace,
+cudaError_t attend(const AttendInputs& in, uint32_t max_positions, const AttendWorkspace& workspace,
                    const ReadyRows& out, cudaStream_t stream);
 
 // Loads the kernels of attention of this shape over a cache of this type: see load.h.

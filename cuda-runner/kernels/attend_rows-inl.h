@@ -8,6 +8,7 @@
 
 #include "cuda-runner/kernels/attend-inl.h"
 #include "cuda-runner/kernels/attend_variants-inl.h"
+#include "cuda-runner/kernels/join_splits-inl.h"
 #include "cuda-runner/kernels/kv_stream-inl.h"
 #include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/load.h"
@@ -22,9 +23,10 @@ struct RowAttention {
   static constexpr uint32_t kThreads = kWarps * kWarpSize;
   static constexpr uint32_t kDim = kWarps * kWarpSize;  // columns of a head, rounded up
   // Threads of a multiprocessor at a time, few enough that none spills its registers.
-  static constexpr uint32_t kResidentThreads = kQueries <= 2           ? 640
+  static constexpr uint32_t kResidentThreads = kQueries == 1           ? 640
+                                               : kType == KvType::kF32 ? (kQueries == 8 ? 256 : 512)
+                                               : kQueries == 2         ? 640
                                                : kQueries == 4         ? 512
-                                               : kType == KvType::kF32 ? 256
                                                                        : 384;
 
   struct Memory {
@@ -197,58 +199,79 @@ struct RowAttention {
 
   __device__ static void store_split(const SplitResults& results, uint32_t place, const QueryGroup& group,
                                      const Summary& summary, const float (&acc)[kQueries]) {
-    const uint32_t column = threadIdx.x;
+    const uint32_t column = recomputed(threadIdx.x);
     for (uint32_t q = 0; q < kQueries; ++q) {
       if (q >= group.num_heads || column >= results.head_dim) break;
       results.values[results.first(place, group.first_head + q) + 2 + column] = acc[q];
     }
-    if (threadIdx.x < group.num_heads) {
-      const size_t first = results.first(place, group.first_head + threadIdx.x);
+    if (column < group.num_heads) {
+      const size_t first = results.first(place, group.first_head + column);
       results.values[first] = summary.max;
       results.values[first + 1] = summary.sum;
     }
   }
 
-  // sum: of the weights, in lane q for query q. The queries have been used: their memory takes the results,
-  // so that the loop over them is not unrolled. A thread reads what it has written itself.
+  // y: of column threadIdx.x. The queries have been used: their memory takes y, so that the warps share the
+  // blocks of 32 columns of all queries.
   __device__ static void store_row(const AttentionShape& shape, const ReadyRows& out, uint32_t row,
-                                   const QueryGroup& group, float sum, const float (&sums)[kQueries],
-                                   Memory& memory) {
-    if (warp() * kWarpSize >= shape.head_dim) return;  // whole warps
-    for (uint32_t q = 0; q < kQueries; ++q) memory.queries[q * kDim + threadIdx.x] = sums[q];
-#pragma unroll 1
-    for (uint32_t q = 0; q < group.num_heads; ++q) {
-      const float y = memory.queries[q * kDim + threadIdx.x] / shuffle(sum, q);
-      const uint32_t first_column = (group.first_head + q) * shape.head_dim + warp() * kWarpSize;
-      if (makes_ready(shape)) {
-        store_ready_block(out, row, first_column, y);
-      } else if (threadIdx.x < shape.head_dim) {
-        out.values[static_cast<size_t>(row) * out.stride + first_column + lane()] = y;
+                                   const QueryGroup& group, const float (&y)[kQueries], Memory& memory) {
+    const uint32_t column = recomputed(threadIdx.x);
+    const uint32_t first_column = group.first_head * shape.head_dim;
+    if (!makes_ready(shape)) {
+      for (uint32_t q = 0; q < kQueries; ++q) {
+        if (q >= group.num_heads || column >= shape.head_dim) break;
+        out.values[static_cast<size_t>(row) * out.stride + first_column + q * shape.head_dim + column] = y[q];
       }
+      return;
+    }
+    for (uint32_t q = 0; q < kQueries; ++q) memory.queries[q * kDim + column] = y[q];
+    sync_block();
+    const uint32_t num_chunks = shape.head_dim / kBlockColumns;
+#pragma unroll 1
+    for (uint32_t i = column / kWarpSize; i < group.num_heads * num_chunks; i += kWarps) {
+      const uint32_t first = i % num_chunks * kBlockColumns;
+      store_ready_block(out, row, first_column + i / num_chunks * shape.head_dim + first,
+                        memory.queries[i / num_chunks * kDim + first + lane()]);
     }
   }
 
+  // A piece, for one group of queries.
+  struct Place {
+    uint32_t number;  // of the piece
+    uint32_t group;
+    bool is_there;
+    bool is_cut;
+    AttendPiece piece;
+  };
+  // Number `index` of all groups of all pieces. It reads only what no kernel writes, so it may be called
+  // before the launch before is complete.
+  __device__ static Place place_of(const AttendInputs& in, const QueryGroups& groups, uint32_t index) {
+    const uint32_t number = index / groups.num_groups;
+    const AttendCounts counts = in.work.counts();
+    return {number, index % groups.num_groups, number < counts.num_pieces, number < counts.num_cut,
+            in.work.piece(number)};
+  }
+  // As in RowSplit. It may be called as early.
+  __device__ static uint32_t block_of(const AttendInputs& in, const AttendPiece& piece, uint32_t split) {
+    const uint32_t first = split * kAttendSplit;
+    const Positions seen = seen_from(piece.position, in.shape.window).within(first, kAttendSplit);
+    const uint32_t position = seen.nearest(first + lane() * kOctet);
+    return in.rows.block_tables.template load_read_only<uint32_t>(
+        size_t{piece.sequence} * in.rows.table_stride + (position >> in.kv.block_shift));
+  }
   // Computes number `index` of all groups of queries of all pieces. Returns false if there are fewer.
   __device__ static bool compute(const AttendInputs& in, const QueryGroups& groups, uint32_t index,
                                  const SplitResults& results, const ReadyRows& out, Memory& memory) {
-    const uint32_t place = index / groups.num_groups;
-    const uint32_t group_index = index % groups.num_groups;
-    const AttendCounts counts = in.work.counts();
-    if (place >= counts.num_pieces) return false;
-    const AttendPiece piece = in.work.piece(counts, place);
+    const Place place = place_of(in, groups, index);
+    const AttendPiece& piece = place.piece;
+    uint32_t next_block = place.is_there ? block_of(in, piece, piece.split) : 0;
+    wait_for_previous();
+    if (!place.is_there) return false;
     if (piece.row >= in.num_rows) return true;
-    const uint32_t kv_head = query_group(groups, group_index).kv_head;
-    const bool is_cut = place < counts.num_cut;
+    const uint32_t kv_head = query_group(groups, place.group).kv_head;
     const Positions seen = seen_from(piece.position, in.shape.window);
-    const size_t table = static_cast<size_t>(piece.sequence) * in.rows.table_stride;
-    const auto block_of = [&](uint32_t split) {
-      const uint32_t position =
-          seen.within(split * kAttendSplit, kAttendSplit).nearest(split * kAttendSplit + lane() * kOctet);
-      return uint32_t{in.rows.block_tables[table + (position >> in.kv.block_shift)]};
-    };
-    const uint32_t split_end = is_cut ? piece.split + 1 : (seen.end - 1) / kAttendSplit + 1;
-    uint32_t next_block = block_of(piece.split);
-    load_queries(in, piece.row, query_group(groups, group_index), memory);
+    const uint32_t split_end = place.is_cut ? piece.split + 1 : (seen.end - 1) / kAttendSplit + 1;
+    load_queries(in, piece.row, query_group(groups, place.group), memory);
     SplitJoin join;  // in lane q for query q
     float sums[kQueries] = {};
     Summary summary;
@@ -257,7 +280,7 @@ struct RowAttention {
     for (uint32_t number = piece.split; number < split_end; ++number) {
       const uint32_t first_position = number * kAttendSplit;
       const RowSplit split{first_position, seen.within(first_position, kAttendSplit), kv_head, next_block};
-      if (number + 1 < split_end) next_block = block_of(number + 1);
+      if (number + 1 < split_end) next_block = block_of(in, piece, number + 1);
       Stream stream(in.kv, in.layer, split, memory.stream);
       sync_block();  // the queries are written, and the weights of the split before have been read
       score(in, split, stream, memory);
@@ -272,12 +295,22 @@ struct RowAttention {
         sums[q] = joined(sums[q], acc[q], {shuffle(factors.so_far, q), shuffle(factors.split, q)});
     }
     // Read and computed again, since there are no registers to keep it in.
-    const QueryGroup group = query_group(groups, group_index);
-    if (is_cut) {  // one split
-      store_split(results, place, group, summary, acc);
+    const Place again = place_of(in, groups, recomputed(index));
+    const QueryGroup group = query_group(groups, again.group);
+    if (again.is_cut) {  // one split
+      store_split(results, again.number, group, summary, acc);
+      const Positions row_seen = seen_from(again.piece.position, in.shape.window);
+      const uint32_t first_split = row_seen.begin / kAttendSplit;
+      const uint32_t num_splits = (row_seen.end - 1) / kAttendSplit - first_split + 1;
+      const uint32_t first_place = again.number - (again.piece.split - first_split);
+      if (!arrives_last(results.arrivals, size_t{first_place} * groups.num_groups + again.group, num_splits))
+        return true;
+      SplitsJoin<kQueries, kWarps>{results, group, first_place, num_splits, memory.weights}.join(sums);
     } else {
-      store_row(in.shape, out, in.work.piece(in.work.counts(), place).row, group, join.sum, sums, memory);
+      for (uint32_t q = 0; q < kQueries; ++q) sums[q] = sums[q] / shuffle(join.sum, q);
     }
+    store_row(in.shape, out, again.piece.row, group, sums, memory);
+    sync_block();  // the memory is free
     return true;
   }
 };
@@ -288,7 +321,6 @@ __global__ void __launch_bounds__(Attention::kThreads, Attention::kResidentThrea
     attend_rows_kernel(AttendInputs in, QueryGroups groups, SplitResults results, ReadyRows out) {
   __shared__ typename Attention::Memory memory;
   let_next_begin();
-  wait_for_previous();
   uint32_t index = blockIdx.x;
   while (Attention::compute(in, groups, index, results, out, memory)) index += gridDim.x;
 }

@@ -253,7 +253,7 @@ TEST_CASE("attend: captured once, it is right wherever the rows are when it runs
   require_success(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   require_success(attend(
       {shape, kAttendLayer, 2, step.view(), planned, {in.view(), sequences.qkv_stride()}, sequences.kv()},
-      kMaxAttendPositions, work.workspace.view(), out.view(), stream));
+      kMaxAttendPositions, work.workspace(), out.view(), stream));
   require_success(cudaStreamEndCapture(stream, &graph));
   require_success(cudaGraphInstantiate(&captured, graph, 0));
   for (const std::vector<RowPlace>& rows :
@@ -274,7 +274,7 @@ TEST_CASE("attend: the workspace has room for each split of the cache, within a 
   const AttentionShape shape{32, 8, 128, kScale};
   const uint64_t split_floats = 32 * 130;
   const auto places = [&](const AttendLimits& limits) {
-    CHECK(attend_workspace_floats(shape, limits) == split_floats * max_cut_splits(shape, limits));
+    CHECK(attend_result_floats(shape, limits) == split_floats * max_cut_splits(shape, limits));
     return max_cut_splits(shape, limits);
   };
   CHECK(places({1, 256, 1u << 20}) == 0);
