@@ -353,7 +353,7 @@ void CudaBackend::qkv(const Batch& batch, const LayerSpec& layer) {
   multiply_parts(weight, normed_->ready(), count, qkv.bias, Epilogue::kReplace, qkv_->floats());
   const Global<const float> angles = ropes_.angles(qkv.rope, inputs_.positions(), count, stream_);
   const HeadNorms norms{head_norm(qkv.query_norm), head_norm(qkv.key_norm)};
-  expect_success(rope_store(layer.attention, rope, norms, angles, inputs_.rows(layer.kv.group), count,
+  expect_success(rope_store(layer.attention, {rope, norms, angles}, inputs_.rows(layer.kv.group), count,
                             qkv_->floats(), cache_->view(), layer.kv.layer, stream_.get()),
                  "storing keys and values");
 }
