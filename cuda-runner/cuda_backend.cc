@@ -103,6 +103,16 @@ class CudaBackend final : public Backend {
   HeadNorm head_norm(const NormSpec& norm) const {
     return norm ? HeadNorm{true, vector(norm.gain).view(), norm.epsilon} : HeadNorm{};
   }
+  // Launches the computation of angles if it is the first use of them in a step.
+  Rotation rotation_of(const QkvSpec& qkv, uint32_t num_rows) {
+    return {spec_->ropes.at(qkv.rope).pairs,
+            {head_norm(qkv.query_norm), head_norm(qkv.key_norm)},
+            ropes_.angles(qkv.rope, inputs_.positions(), num_rows, stream_)};
+  }
+  // In captured steps each sequence has one row.
+  bool attention_rotates(const LayerSpec& layer) const {
+    return !pass_.is_eager() && attend_rotates(layer.attention);
+  }
   ExpertUses expert_uses() { return {expert_ids_.view(), expert_weights_.view(), experts_.num_used}; }
   // Computes normed_ as the norm of hidden_.
   void norm_rows(const NormSpec& norm, uint32_t count);
@@ -351,10 +361,10 @@ void CudaBackend::qkv(const Batch& batch, const LayerSpec& layer) {
   const uint32_t count = pass_.num_rows(batch);
   norm_rows(qkv.norm, count);
   multiply_parts(weight, normed_->ready(), count, qkv.bias, Epilogue::kReplace, qkv_->floats());
-  const Global<const float> angles = ropes_.angles(qkv.rope, inputs_.positions(), count, stream_);
-  const HeadNorms norms{head_norm(qkv.query_norm), head_norm(qkv.key_norm)};
-  expect_success(rope_store(layer.attention, {rope, norms, angles}, inputs_.rows(layer.kv.group), count,
-                            qkv_->floats(), cache_->view(), layer.kv.layer, stream_.get()),
+  const Rotation rotation = rotation_of(qkv, count);
+  if (attention_rotates(layer)) return;
+  expect_success(rope_store(layer.attention, rotation, inputs_.rows(layer.kv.group), count, qkv_->floats(),
+                            cache_->view(), layer.kv.layer, stream_.get()),
                  "storing keys and values");
 }
 
@@ -366,7 +376,9 @@ void CudaBackend::attend(const Batch& batch, const LayerSpec& layer) {
                             inputs_.rows(layer.kv.group),
                             inputs_.attend_work(layer.attention.window),
                             qkv_->floats(),
-                            cache_->view()};
+                            cache_->view(),
+                            attention_rotates(layer),
+                            rotation_of(layer.qkv, pass_.num_rows(batch))};
   expect_success(runnel::attend(inputs, max_positions_, {attend_results_.view(), attend_arrivals_.view()},
                                 attended_->ready(), stream_.get()),
                  "computing attention");

@@ -83,7 +83,9 @@ void StepInputs::send(const Batch& batch, uint32_t num_rows, uint32_t spare_bloc
   }
   for (uint32_t group = 0; group < num_groups_; ++group) send_tables(batch, group, spare_block, stream);
   for (Attend& attend : attends_) {
-    const std::span<const uint32_t> made = attend.plan.make(positions, sequences);
+    // Nobody needs the attention of rows that are added.
+    const std::span<const uint32_t> made =
+        attend.plan.make(positions.first(batch.num_rows()), sequences.first(batch.num_rows()));
     std::ranges::copy(made, host_attend_words_.span().subspan(attend.first_word).begin());
     stream.upload(attend_words_, attend.first_word, host_attend_words_.part(attend.first_word, made.size()));
   }

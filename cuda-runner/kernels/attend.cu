@@ -63,6 +63,10 @@ uint32_t attend_groups(const AttentionShape& shape) {
   return query_groups(shape).num_groups;
 }
 
+bool attend_rotates(const AttentionShape& shape) {
+  return query_groups(shape).per_kv_head == 1;
+}
+
 uint32_t attend_tile_rows(const AttentionShape& shape) {
   // Keys and queries of larger heads would not find shared memory.
   return shape.head_dim <= 128 ? kTileQueries / (shape.num_heads / shape.num_kv_heads) : 0;

@@ -11,6 +11,7 @@
 #include "cuda-runner/kernels/device_kv.h"
 #include "cuda-runner/kernels/product.h"
 #include "cuda-runner/kernels/ready_rows.h"
+#include "cuda-runner/kernels/rotation.h"
 #include "cuda-runner/kernels/step_rows.h"
 #include "runner/backend/attention_shape.h"
 
@@ -30,6 +31,8 @@ struct AttendLimits {
 
 // The number of groups of queries of a row that are computed together. Those of a group share a KV head.
 uint32_t attend_groups(const AttentionShape& shape);
+// Whether attention can rotate and store: each KV head must have one group of queries.
+bool attend_rotates(const AttentionShape& shape);
 // The number of rows of a tile. Less than 2: no rows are computed in tiles.
 uint32_t attend_tile_rows(const AttentionShape& shape);
 
@@ -55,6 +58,11 @@ struct AttendInputs {
   AttendWork work;
   FloatRows qkv;  // a row begins with the rotated queries
   DeviceKv kv;
+  // Attention does what rope_store does, too: qkv has the queries, the keys and the values as the product
+  // gave them. Only if attend_rotates(), if each row with a piece is the only one of its sequence, and
+  // without tiles.
+  bool rotates = false;
+  Rotation rotation = {};
 };
 
 // out = softmax(scale * q . K) V, ready for a product. No row sees more than max_positions positions. The

@@ -8,6 +8,7 @@
 
 #include "cuda-runner/kernels/attend-inl.h"
 #include "cuda-runner/kernels/attend_variants-inl.h"
+#include "cuda-runner/kernels/head_columns-inl.h"
 #include "cuda-runner/kernels/join_splits-inl.h"
 #include "cuda-runner/kernels/kv_stream-inl.h"
 #include "cuda-runner/kernels/launch.h"
@@ -23,21 +24,37 @@ struct RowAttention {
   static constexpr uint32_t kThreads = kWarps * kWarpSize;
   static constexpr uint32_t kDim = kWarps * kWarpSize;  // columns of a head, rounded up
   // Threads of a multiprocessor at a time, few enough that none spills its registers.
-  static constexpr uint32_t kResidentThreads = kQueries == 1           ? 640
-                                               : kType == KvType::kF32 ? (kQueries == 8 ? 256 : 512)
-                                               : kQueries == 2         ? 640
-                                               : kQueries == 4         ? 512
-                                                                       : 384;
+  static constexpr bool kIsF32 = kType == KvType::kF32;
+  static constexpr uint32_t kMostThreads = kQueries == 1   ? 640
+                                           : kQueries == 2 ? (kIsF32 ? 512 : 640)
+                                           : kQueries == 4 ? (kIsF32 ? 384 : 512)
+                                                           : (kIsF32 ? 256 : 384);
+  static constexpr uint32_t kResidentThreads =
+      kMostThreads - (kType == KvType::kQ8_0 && kWarps == 2 && kQueries > 1 ? 128 : 0);
 
   struct Memory {
     typename Stream::Memory stream;
     Shared<float, kQueries * kDim> queries;
     Shared<float, kQueries * kAttendSplit> weights;  // at first the scores
+    Shared<uint32_t, 1> index;  // as compute() is given it, which would take a register of the whole loop
+    // The key and then the value of the newest position, as they are read from the cache and as they are
+    // stored.
+    Shared<float, 2 * kDim> newest;
+    Shared<CacheValue, 2 * kDim> newest_stored;
     // (query, tile): the tile's largest score; exp(maximum of the tiles before it - maximum with it); the sum
     // of its weights.
     Shared<float, kQueries * kSplitTiles> maxima;
     Shared<float, kQueries * kSplitTiles> corrections;
     Shared<float, kQueries * kSplitTiles> sums;
+  };
+
+  // A piece, for one group of queries.
+  struct Place {
+    uint32_t number;  // of the piece
+    uint32_t group;
+    bool is_there;
+    bool is_cut;
+    AttendPiece piece;
   };
 
   // Columns beyond the head are zeros; queries that the group lacks are copies of its last one.
@@ -51,12 +68,65 @@ struct RowAttention {
     }
   }
 
+  // The same, rotated; and if the piece has it, the key and the value of the row's own position. A warp takes
+  // a head.
+  __device__ static void rotate(const AttendInputs& in, uint32_t row, const QueryGroup& group,
+                                bool has_newest, Memory& memory) {
+    const AttentionShape& shape = in.shape;
+    const HeadNorms& norms = in.rotation.norms;
+#pragma unroll 1
+    for (uint32_t i = recomputed(warp()); i < kQueries + (has_newest ? 2 : 0); i += kWarps) {
+      const bool is_query = i < kQueries;
+      const bool is_value = i == kQueries + 1;
+      const uint32_t index = is_query   ? group.first_head + std::min(i, group.num_heads - 1)
+                             : is_value ? shape.num_heads + shape.num_kv_heads + group.kv_head
+                                        : shape.num_heads + group.kv_head;
+      HeadColumns<kDim / kWarpSize> head;
+      head.load(in.qkv, row, index * shape.head_dim, shape.head_dim, in.rotation, !is_value,
+                {!is_value && (is_query ? norms.of_queries.is_there : norms.of_keys.is_there),
+                 is_query ? norms.of_queries.gain : norms.of_keys.gain,
+                 is_query ? norms.of_queries.epsilon : norms.of_keys.epsilon});
+#pragma unroll
+      for (uint32_t chunk = 0; chunk < kDim / kWarpSize; ++chunk) {
+        const uint32_t column = head.column_of(chunk);
+        const float x = head.turned[chunk];
+        if (is_query) {
+          memory.queries[i * kDim + column] = x;
+        } else {
+          const CacheValue value = rounded(kType, x);
+          memory.newest[(i - kQueries) * kDim + column] = as_read(kType, x, value);
+          memory.newest_stored[(i - kQueries) * kDim + column] = value;
+        }
+      }
+    }
+  }
+
+  __device__ static void take_queries(const AttendInputs& in, const QueryGroups& groups, const Place& place,
+                                      bool has_newest, Memory& memory) {
+    const QueryGroup group = query_group(groups, place.group);
+    if (in.rotates) {
+      rotate(in, place.piece.row, group, has_newest, memory);
+    } else {
+      load_queries(in, place.piece.row, group, memory);
+    }
+  }
+
+  // Stores what rotate() has computed of the row's own position.
+  __device__ static void store_newest(const AttendInputs& in, const AttendPiece& piece, uint32_t kv_head,
+                                      Memory& memory) {
+    const uint32_t block = in.rows.block_tables.template load_read_only<uint32_t>(
+        size_t{piece.sequence} * in.rows.table_stride + (piece.position >> in.kv.block_shift));
+    const CachePlace place{in.kv.keys_of(in.layer, block, kv_head), in.kv.position_in_block(piece.position)};
+    for (uint32_t i = recomputed(threadIdx.x); i < 2 * kDim; i += kThreads)
+      place.store(in.kv, kType, i < kDim, i % kDim, memory.newest[i], memory.newest_stored[i]);
+  }
+
   // Computes the scores of the warp's tiles, and the largest score of each of them.
   __device__ static void score(const AttendInputs& in, const RowSplit& split, Stream& stream,
                                Memory& memory) {
     for (uint32_t round = 0; round < Stream::kRounds; ++round) {
       float sums[Stream::kTogether][kQueries][4] = {};
-      if (Stream::has_round(split, round)) score_round(in.kv, round, stream, memory, sums);
+      if (Stream::has_round(split, round)) score_round(in.kv, split, round, stream, memory, sums);
       for (uint32_t i = 0; i < Stream::kTogether; ++i) {
         const uint32_t tile = Stream::tile_of(round, i);
         const uint32_t position = tile * kTilePositions + lane();
@@ -72,7 +142,8 @@ struct RowAttention {
     }
   }
 
-  __device__ static void score_round(const DeviceKv& kv, uint32_t round, Stream& stream, Memory& memory,
+  __device__ static void score_round(const DeviceKv& kv, const RowSplit& split, uint32_t round,
+                                     Stream& stream, Memory& memory,
                                      float (&sums)[Stream::kTogether][kQueries][4]) {
     float scales[2][kOctet] = {};
     const uint32_t num_steps = Stream::key_steps(kv);
@@ -89,6 +160,15 @@ struct RowAttention {
           }
         }
         stream.load_octet(member, scales[member], key[member]);
+        const uint32_t newest = split.newest_in(Stream::tile_of(round, member % Stream::kTogether));
+        if (newest < kTilePositions) {
+          const uint32_t first = octet_of(step, member) * kOctet;
+          const auto low = memory.newest.template load<float4>(first);
+          const auto high = memory.newest.template load<float4>(first + 4);
+          const float values[kOctet] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+          for (uint32_t i = 0; i < kOctet; ++i)
+            key[member][i] = lane() == newest ? values[i] : key[member][i];
+        }
       }
       for (uint32_t q = 0; q < kQueries; ++q) {
         for (uint32_t i = 0; i < 4; ++i) {
@@ -150,10 +230,12 @@ struct RowAttention {
     }
   }
 
-  // kIsWhole: all positions of the tile are seen.
+  // kIsWhole: all positions of the tile are seen, and in the cache.
   template <bool kIsWhole>
   __device__ static void add_tile(const RowSplit& split, uint32_t tile, Stream& stream, Memory& memory,
                                   float (&acc)[kQueries]) {
+    float newest = 0.0f;
+    if (!kIsWhole && split.has_newest) newest = memory.newest[kDim + warp() * kWarpSize + lane()];
 #pragma unroll 1
     for (uint32_t step = 0; step < Stream::kTileSteps; ++step) {
       stream.next_values();
@@ -165,8 +247,11 @@ struct RowAttention {
         stream.load_octet(member, scales, value);
         if constexpr (!kIsWhole) {
           // A value that is not seen may be NaN or infinite. It is replaced, since 0 times it would be NaN.
-          for (uint32_t i = 0; i < kOctet; ++i)
-            value[i] = split.seen.has(split.first_position + octet * kOctet + i) ? value[i] : 0.0f;
+          for (uint32_t i = 0; i < kOctet; ++i) {
+            const uint32_t position = split.first_position + octet * kOctet + i;
+            const bool is_newest = split.has_newest && position == split.seen.end - 1;
+            value[i] = is_newest ? newest : split.seen.has(position) ? value[i] : 0.0f;
+          }
         }
         for (uint32_t q = 0; q < kQueries; ++q) {
           const uint32_t first = q * kAttendSplit + octet * kOctet;
@@ -235,14 +320,6 @@ struct RowAttention {
     }
   }
 
-  // A piece, for one group of queries.
-  struct Place {
-    uint32_t number;  // of the piece
-    uint32_t group;
-    bool is_there;
-    bool is_cut;
-    AttendPiece piece;
-  };
   // Number `index` of all groups of all pieces. It reads only what no kernel writes, so it may be called
   // before the launch before is complete.
   __device__ static Place place_of(const AttendInputs& in, const QueryGroups& groups, uint32_t index) {
@@ -259,19 +336,21 @@ struct RowAttention {
     return in.rows.block_tables.template load_read_only<uint32_t>(
         size_t{piece.sequence} * in.rows.table_stride + (position >> in.kv.block_shift));
   }
-  // Computes number `index` of all groups of queries of all pieces. Returns false if there are fewer.
-  __device__ static bool compute(const AttendInputs& in, const QueryGroups& groups, uint32_t index,
-                                 const SplitResults& results, const ReadyRows& out, Memory& memory) {
+  // Computes number `index` of all groups of queries of all pieces. Returns the block's next number, or
+  // kNothing if there are fewer.
+  static constexpr uint32_t kNothing = 0xffffffff;
+  __device__ static uint32_t compute(const AttendInputs& in, const QueryGroups& groups, uint32_t index,
+                                     const SplitResults& results, const ReadyRows& out, Memory& memory) {
     const Place place = place_of(in, groups, index);
     const AttendPiece& piece = place.piece;
     uint32_t next_block = place.is_there ? block_of(in, piece, piece.split) : 0;
     wait_for_previous();
-    if (!place.is_there) return false;
-    if (piece.row >= in.num_rows) return true;
+    if (!place.is_there) return kNothing;
+    if (piece.row >= in.num_rows) return index + gridDim.x;
+    if (threadIdx.x == 0) memory.index[0] = index;
     const uint32_t kv_head = query_group(groups, place.group).kv_head;
     const Positions seen = seen_from(piece.position, in.shape.window);
     const uint32_t split_end = place.is_cut ? piece.split + 1 : (seen.end - 1) / kAttendSplit + 1;
-    load_queries(in, piece.row, query_group(groups, place.group), memory);
     SplitJoin join;  // in lane q for query q
     float sums[kQueries] = {};
     Summary summary;
@@ -279,10 +358,14 @@ struct RowAttention {
 #pragma unroll 1
     for (uint32_t number = piece.split; number < split_end; ++number) {
       const uint32_t first_position = number * kAttendSplit;
-      const RowSplit split{first_position, seen.within(first_position, kAttendSplit), kv_head, next_block};
+      const RowSplit split{first_position, seen.within(first_position, kAttendSplit), kv_head, next_block,
+                           in.rotates && seen.end <= first_position + kAttendSplit};
       if (number + 1 < split_end) next_block = block_of(in, piece, number + 1);
       Stream stream(in.kv, in.layer, split, memory.stream);
-      sync_block();  // the queries are written, and the weights of the split before have been read
+      if (number == piece.split)
+        take_queries(in, groups, place, seen.end <= split_end * kAttendSplit,
+                     memory);  // while the copies are under way
+      sync_block();            // the queries are written, and the weights of the split before have been read
       score(in, split, stream, memory);
       sync_block();
       weigh(split, memory);
@@ -295,8 +378,14 @@ struct RowAttention {
         sums[q] = joined(sums[q], acc[q], {shuffle(factors.so_far, q), shuffle(factors.split, q)});
     }
     // Read and computed again, since there are no registers to keep it in.
-    const Place again = place_of(in, groups, recomputed(index));
+    const uint32_t same_index = memory.index[0];
+    const uint32_t next_index = same_index + gridDim.x;
+    const Place again = place_of(in, groups, same_index);
     const QueryGroup group = query_group(groups, again.group);
+    if (in.rotates && (!again.is_cut || again.piece.split == again.piece.position / kAttendSplit)) {
+      sync_block();  // all have read the cache
+      store_newest(in, again.piece, group.kv_head, memory);
+    }
     if (again.is_cut) {  // one split
       store_split(results, again.number, group, summary, acc);
       const Positions row_seen = seen_from(again.piece.position, in.shape.window);
@@ -304,14 +393,14 @@ struct RowAttention {
       const uint32_t num_splits = (row_seen.end - 1) / kAttendSplit - first_split + 1;
       const uint32_t first_place = again.number - (again.piece.split - first_split);
       if (!arrives_last(results.arrivals, size_t{first_place} * groups.num_groups + again.group, num_splits))
-        return true;
+        return next_index;
       SplitsJoin<kQueries, kWarps>{results, group, first_place, num_splits, memory.weights}.join(sums);
     } else {
       for (uint32_t q = 0; q < kQueries; ++q) sums[q] = sums[q] / shuffle(join.sum, q);
     }
     store_row(in.shape, out, again.piece.row, group, sums, memory);
     sync_block();  // the memory is free
-    return true;
+    return next_index;
   }
 };
 
@@ -322,7 +411,7 @@ __global__ void __launch_bounds__(Attention::kThreads, Attention::kResidentThrea
   __shared__ typename Attention::Memory memory;
   let_next_begin();
   uint32_t index = blockIdx.x;
-  while (Attention::compute(in, groups, index, results, out, memory)) index += gridDim.x;
+  while (index != Attention::kNothing) index = Attention::compute(in, groups, index, results, out, memory);
 }
 
 template <KvType kType>

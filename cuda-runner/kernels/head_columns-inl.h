@@ -18,23 +18,14 @@ struct HeadColumns {
   float normed[kGroups];  // not rotated
   float turned[kGroups];
 
-  __device__ static uint32_t column_of(uint32_t group) { return group * kWarpSize + lane(); }
+  __device__ uint32_t column_of(uint32_t group) const { return group * kWarpSize + lane_; }
 
-  // All loads are under way before the first value is used. All lanes of a warp must call it.
-  __device__ void load(const FloatRows& rows, uint32_t row, uint32_t first_column, uint32_t head_dim) {
+  // Values that are not rotated have turned = normed, too. All loads are under way before the first value is
+  // used. All lanes of a warp must call it.
+  __device__ void load(const FloatRows& rows, uint32_t row, uint32_t first_column, uint32_t head_dim,
+                       const Rotation& rotation, bool is_rotated, const HeadNorm& norm) {
     const size_t first = static_cast<size_t>(row) * rows.stride + first_column;
-#pragma unroll
-    for (uint32_t group = 0; group < kGroups; ++group) {
-      const uint32_t column = column_of(group);
-      normed[group] = column < head_dim ? float{rows.values[first + column]} : 0.0f;
-    }
-    for (uint32_t group = 0; group < kGroups; ++group) turned[group] = normed[group];
-  }
-
-  __device__ void load_turned(const FloatRows& rows, uint32_t row, uint32_t first_column, uint32_t head_dim,
-                              const Rotation& rotation, const HeadNorm& norm) {
-    const size_t first = static_cast<size_t>(row) * rows.stride + first_column;
-    const uint32_t rotary_dim = rotation.rope.rotary_dim;
+    const uint32_t rotary_dim = is_rotated ? rotation.rope.rotary_dim : 0;
     const uint32_t half = rotary_dim / 2;
     float partners[kGroups];  // what a value is rotated with
     float2 angles[kGroups];   // cosine and sine
@@ -74,6 +65,8 @@ struct HeadColumns {
   }
 
  private:
+  const uint32_t lane_ = recomputed(lane());
+
   __device__ float scale_of(uint32_t head_dim, float epsilon) const {
     float sums[kGroups];
 #pragma unroll
@@ -125,13 +118,13 @@ struct CachePlace {
 
   // Stores column `column` of the key or of the value. The lane of the first of 32 columns stores their
   // scale.
-  __device__ void store(const DeviceKv& kv, bool is_key, uint32_t column, float x,
+  __device__ void store(const DeviceKv& kv, KvType type, bool is_key, uint32_t column, float x,
                         const CacheValue& value) const {
     if (column >= kv.num_octets() * kOctet) return;
     const uint32_t index = is_key ? kv.key_octet(column / kOctet, in_block) * kOctet + column % kOctet
                                   : kv.value_octet(in_block / kOctet, column) * kOctet + in_block % kOctet;
     const size_t run = keys + (is_key ? 0 : kv.run_bytes());
-    switch (kv.type) {
+    switch (type) {
       case KvType::kF32:
         kv.bytes.store<float>(run + 4 * index, x);
         break;

@@ -26,20 +26,16 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
   const uint32_t block = rows.block_of(row, position, kv.block_shift);
 
   HeadColumns<kGroups> head;
-  if (is_query || is_key) {
-    const HeadNorms& norms = rotation.norms;
-    const bool is_normed = is_query ? norms.of_queries.is_there : norms.of_keys.is_there;
-    head.load_turned(qkv, row, first_column, shape.head_dim, rotation,
-                     {is_normed, is_query ? norms.of_queries.gain : norms.of_keys.gain,
-                      is_query ? norms.of_queries.epsilon : norms.of_keys.epsilon});
-    sync_warp();  // all lanes have read what they rotate with
-    for (uint32_t group = 0; group < kGroups; ++group) {
-      const uint32_t column = head.column_of(group);
-      if (column < shape.head_dim && (is_query || is_normed))
-        qkv.values[first + column] = is_query ? head.turned[group] : head.normed[group];
-    }
-  } else {
-    head.load(qkv, row, first_column, shape.head_dim);
+  const HeadNorms& norms = rotation.norms;
+  const bool is_normed = is_query ? norms.of_queries.is_there : is_key && norms.of_keys.is_there;
+  head.load(qkv, row, first_column, shape.head_dim, rotation, is_query || is_key,
+            {is_normed, is_query ? norms.of_queries.gain : norms.of_keys.gain,
+             is_query ? norms.of_queries.epsilon : norms.of_keys.epsilon});
+  sync_warp();  // all lanes have read what they rotate with
+  for (uint32_t group = 0; group < kGroups; ++group) {
+    const uint32_t column = head.column_of(group);
+    if (column < shape.head_dim && (is_query || is_normed))
+      qkv.values[first + column] = is_query ? head.turned[group] : head.normed[group];
   }
   if (is_query) return;
 
@@ -47,7 +43,7 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
   const CachePlace place{kv.keys_of(layer, block, kv_head), kv.position_in_block(position)};
   for (uint32_t group = 0; group < kGroups; ++group) {
     const float x = head.turned[group];
-    place.store(kv, is_key, head.column_of(group), x, rounded(kv.type, x));
+    place.store(kv, kv.type, is_key, head.column_of(group), x, rounded(kv.type, x));
   }
 }
 

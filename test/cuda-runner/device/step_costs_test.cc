@@ -56,14 +56,14 @@ class Steps {
   TemporaryFile file_;
 };
 
-TEST_CASE("step costs: a layer of a decode step takes no more than 8 launches, and what is around them 4") {
+TEST_CASE("step costs: a layer of a decode step takes no more than 7 launches, and what is around them 4") {
   for (const uint32_t num_rows : {1u, 9u, 70u}) {
     CAPTURE(num_rows);
     // Heads of 32 values, as attention makes ready itself.
     const uint64_t two_layers = Steps({.num_layers = 2, .hidden = 128}).counts(num_rows, "").launches;
     const uint64_t three_layers = Steps({.num_layers = 3, .hidden = 128}).counts(num_rows, "").launches;
     const uint64_t layer = three_layers - two_layers;
-    CHECK(layer <= 8);
+    CHECK(layer <= 7);
     CHECK(two_layers - 2 * layer <= 4);  // embeddings, angles, and the norm and the product of the head
   }
 }
