@@ -8,12 +8,12 @@
 
 #include "cuda-runner/kernels/attend-inl.h"
 #include "cuda-runner/kernels/attend_variants-inl.h"
-#include "cuda-runner/kernels/head_columns-inl.h"
 #include "cuda-runner/kernels/join_splits-inl.h"
 #include "cuda-runner/kernels/kv_stream-inl.h"
 #include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/load.h"
 #include "cuda-runner/kernels/ready_rows-inl.h"
+#include "cuda-runner/kernels/row_heads-inl.h"
 #include "cuda-runner/kernels/warp_sums-inl.h"
 
 namespace runnel {
@@ -21,6 +21,7 @@ namespace runnel {
 template <KvType kType, uint32_t kQueries, uint32_t kWarps>
 struct RowAttention {
   using Stream = KvStream<kType, kWarps>;
+  using Heads = RowHeads<kType, kQueries, kWarps>;
   static constexpr uint32_t kThreads = kWarps * kWarpSize;
   static constexpr uint32_t kDim = kWarps * kWarpSize;  // columns of a head, rounded up
   // Threads of a multiprocessor at a time, few enough that none spills its registers.
@@ -34,13 +35,9 @@ struct RowAttention {
 
   struct Memory {
     typename Stream::Memory stream;
-    Shared<float, kQueries * kDim> queries;
+    typename Heads::Memory heads;
     Shared<float, kQueries * kAttendSplit> weights;  // at first the scores
     Shared<uint32_t, 1> index;  // as compute() is given it, which would take a register of the whole loop
-    // The key and then the value of the newest position, as they are read from the cache and as they are
-    // stored.
-    Shared<float, 2 * kDim> newest;
-    Shared<CacheValue, 2 * kDim> newest_stored;
     // (query, tile): the tile's largest score; exp(maximum of the tiles before it - maximum with it); the sum
     // of its weights.
     Shared<float, kQueries * kSplitTiles> maxima;
@@ -56,70 +53,6 @@ struct RowAttention {
     bool is_cut;
     AttendPiece piece;
   };
-
-  // Columns beyond the head are zeros; queries that the group lacks are copies of its last one.
-  __device__ static void load_queries(const AttendInputs& in, uint32_t row, const QueryGroup& group,
-                                      Memory& memory) {
-    for (uint32_t i = threadIdx.x; i < kQueries * kDim; i += kThreads) {
-      const uint32_t head = group.first_head + std::min(i / kDim, group.num_heads - 1);
-      const uint32_t column = i % kDim;
-      const size_t index = static_cast<size_t>(row) * in.qkv.stride + head * in.shape.head_dim + column;
-      memory.queries[i] = column < in.shape.head_dim ? in.qkv.values[index] : 0.0f;
-    }
-  }
-
-  // The same, rotated; and if the piece has it, the key and the value of the row's own position. A warp takes
-  // a head.
-  __device__ static void rotate(const AttendInputs& in, uint32_t row, const QueryGroup& group,
-                                bool has_newest, Memory& memory) {
-    const AttentionShape& shape = in.shape;
-    const HeadNorms& norms = in.rotation.norms;
-#pragma unroll 1
-    for (uint32_t i = recomputed(warp()); i < kQueries + (has_newest ? 2 : 0); i += kWarps) {
-      const bool is_query = i < kQueries;
-      const bool is_value = i == kQueries + 1;
-      const uint32_t index = is_query   ? group.first_head + std::min(i, group.num_heads - 1)
-                             : is_value ? shape.num_heads + shape.num_kv_heads + group.kv_head
-                                        : shape.num_heads + group.kv_head;
-      HeadColumns<kDim / kWarpSize> head;
-      head.load(in.qkv, row, index * shape.head_dim, shape.head_dim, in.rotation, !is_value,
-                {!is_value && (is_query ? norms.of_queries.is_there : norms.of_keys.is_there),
-                 is_query ? norms.of_queries.gain : norms.of_keys.gain,
-                 is_query ? norms.of_queries.epsilon : norms.of_keys.epsilon});
-#pragma unroll
-      for (uint32_t chunk = 0; chunk < kDim / kWarpSize; ++chunk) {
-        const uint32_t column = head.column_of(chunk);
-        const float x = head.turned[chunk];
-        if (is_query) {
-          memory.queries[i * kDim + column] = x;
-        } else {
-          const CacheValue value = rounded(kType, x);
-          memory.newest[(i - kQueries) * kDim + column] = as_read(kType, x, value);
-          memory.newest_stored[(i - kQueries) * kDim + column] = value;
-        }
-      }
-    }
-  }
-
-  __device__ static void take_queries(const AttendInputs& in, const QueryGroups& groups, const Place& place,
-                                      bool has_newest, Memory& memory) {
-    const QueryGroup group = query_group(groups, place.group);
-    if (in.rotates) {
-      rotate(in, place.piece.row, group, has_newest, memory);
-    } else {
-      load_queries(in, place.piece.row, group, memory);
-    }
-  }
-
-  // Stores what rotate() has computed of the row's own position.
-  __device__ static void store_newest(const AttendInputs& in, const AttendPiece& piece, uint32_t kv_head,
-                                      Memory& memory) {
-    const uint32_t block = in.rows.block_tables.template load_read_only<uint32_t>(
-        size_t{piece.sequence} * in.rows.table_stride + (piece.position >> in.kv.block_shift));
-    const CachePlace place{in.kv.keys_of(in.layer, block, kv_head), in.kv.position_in_block(piece.position)};
-    for (uint32_t i = recomputed(threadIdx.x); i < 2 * kDim; i += kThreads)
-      place.store(in.kv, kType, i < kDim, i % kDim, memory.newest[i], memory.newest_stored[i]);
-  }
 
   // Computes the scores of the warp's tiles, and the largest score of each of them.
   __device__ static void score(const AttendInputs& in, const RowSplit& split, Stream& stream,
@@ -163,8 +96,8 @@ struct RowAttention {
         const uint32_t newest = split.newest_in(Stream::tile_of(round, member % Stream::kTogether));
         if (newest < kTilePositions) {
           const uint32_t first = octet_of(step, member) * kOctet;
-          const auto low = memory.newest.template load<float4>(first);
-          const auto high = memory.newest.template load<float4>(first + 4);
+          const auto low = memory.heads.newest.template load<float4>(first);
+          const auto high = memory.heads.newest.template load<float4>(first + 4);
           const float values[kOctet] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
           for (uint32_t i = 0; i < kOctet; ++i)
             key[member][i] = lane() == newest ? values[i] : key[member][i];
@@ -174,8 +107,8 @@ struct RowAttention {
         for (uint32_t i = 0; i < 4; ++i) {
           const uint32_t member = i / 2;
           const uint32_t half = i % 2;
-          const auto query =
-              memory.queries.template load<float4>(q * kDim + octet_of(step, member) * kOctet + 4 * half);
+          const auto query = memory.heads.queries.template load<float4>(
+              q * kDim + octet_of(step, member) * kOctet + 4 * half);
           float(&s)[4] = sums[member % Stream::kTogether][q];
           s[0] = std::fma(query.x, key[member][4 * half], s[0]);
           s[1] = std::fma(query.y, key[member][4 * half + 1], s[1]);
@@ -235,7 +168,7 @@ struct RowAttention {
   __device__ static void add_tile(const RowSplit& split, uint32_t tile, Stream& stream, Memory& memory,
                                   float (&acc)[kQueries]) {
     float newest = 0.0f;
-    if (!kIsWhole && split.has_newest) newest = memory.newest[kDim + warp() * kWarpSize + lane()];
+    if (!kIsWhole && split.has_newest) newest = memory.heads.newest[kDim + warp() * kWarpSize + lane()];
 #pragma unroll 1
     for (uint32_t step = 0; step < Stream::kTileSteps; ++step) {
       stream.next_values();
@@ -309,14 +242,14 @@ struct RowAttention {
       }
       return;
     }
-    for (uint32_t q = 0; q < kQueries; ++q) memory.queries[q * kDim + column] = y[q];
+    for (uint32_t q = 0; q < kQueries; ++q) memory.heads.queries[q * kDim + column] = y[q];
     sync_block();
     const uint32_t num_chunks = shape.head_dim / kBlockColumns;
 #pragma unroll 1
     for (uint32_t i = column / kWarpSize; i < group.num_heads * num_chunks; i += kWarps) {
       const uint32_t first = i % num_chunks * kBlockColumns;
       store_ready_block(out, row, first_column + i / num_chunks * shape.head_dim + first,
-                        memory.queries[i / num_chunks * kDim + first + lane()]);
+                        memory.heads.queries[i / num_chunks * kDim + first + lane()]);
     }
   }
 
@@ -363,9 +296,9 @@ struct RowAttention {
       if (number + 1 < split_end) next_block = block_of(in, piece, number + 1);
       Stream stream(in.kv, in.layer, split, memory.stream);
       if (number == piece.split)
-        take_queries(in, groups, place, seen.end <= split_end * kAttendSplit,
-                     memory);  // while the copies are under way
-      sync_block();            // the queries are written, and the weights of the split before have been read
+        Heads::load(in, piece.row, query_group(groups, place.group), seen.end <= split_end * kAttendSplit,
+                    memory.heads);  // while the copies are under way
+      sync_block();  // the queries are written, and the weights of the split before have been read
       score(in, split, stream, memory);
       sync_block();
       weigh(split, memory);
@@ -384,7 +317,7 @@ struct RowAttention {
     const QueryGroup group = query_group(groups, again.group);
     if (in.rotates && (!again.is_cut || again.piece.split == again.piece.position / kAttendSplit)) {
       sync_block();  // all have read the cache
-      store_newest(in, again.piece, group.kv_head, memory);
+      Heads::store_newest(in, again.piece, group.kv_head, memory.heads);
     }
     if (again.is_cut) {  // one split
       store_split(results, again.number, group, summary, acc);
