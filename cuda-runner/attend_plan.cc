@@ -7,9 +7,13 @@
 
 namespace runnel {
 
+uint32_t AttendPlan::max_pieces(const AttendPlanShape& shape) {
+  return shape.max_rows + shape.max_cut_splits;
+}
+
 uint64_t AttendPlan::max_words(const AttendPlanShape& shape) {
-  // Counts, a join and a piece or a tile for each row, and a piece for each split of rows that are cut.
-  return kAttendEntryWords * (1 + 2 * uint64_t{shape.max_rows} + shape.max_cut_splits);
+  // The counts, a piece or a tile for each row, and a piece for each split of rows that are cut.
+  return kAttendEntryWords * (1 + uint64_t{max_pieces(shape)});
 }
 
 void AttendPlan::part_rows(std::span<const uint32_t> positions, std::span<const uint32_t> sequences) {
@@ -68,12 +72,7 @@ std::span<const uint32_t> AttendPlan::make(std::span<const uint32_t> positions,
   const auto whole = std::span(is_whole, rows_.end());
 
   words_.clear();
-  add(static_cast<uint32_t>(cut.size()), num_cut, num_cut + static_cast<uint32_t>(whole.size()), num_tiles());
-  uint32_t place = 0;
-  for (const Row& row : cut) {
-    add(row.row, place, row.num_splits, 0);
-    place += row.num_splits;
-  }
+  add(num_cut, num_cut + static_cast<uint32_t>(whole.size()), num_tiles(), 0);
   const auto add_piece = [&](const Row& row, uint32_t split) {
     add(row.row, sequences[row.row], positions[row.row], split);
   };

@@ -1,7 +1,7 @@
 // Cuts the attention of a step into pieces for the blocks of the device (kernels/attend_work.h). Rows of a
 // prompt are computed in tiles, if there are enough. Of the others, a row that takes long beside the rest of
-// the step is cut into its splits, which are joined afterwards, and any other row is one piece. A row has the
-// same bits in each case (docs/numerics.md).
+// the step is cut into its splits, and any other row is one piece. A row has the same bits in each case
+// (docs/numerics.md).
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ class AttendPlan {
  public:
   explicit AttendPlan(const AttendPlanShape& shape) : shape_(shape) {}
 
-  // Words of the longest list.
+  // The most pieces and tiles of a list, and the words of the longest list.
+  static uint32_t max_pieces(const AttendPlanShape& shape);
   static uint64_t max_words(const AttendPlanShape& shape);
 
   // Makes the list for rows at these positions of these sequences, and returns its words.

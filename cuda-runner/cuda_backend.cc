@@ -103,6 +103,16 @@ class CudaBackend final : public Backend {
   HeadNorm head_norm(const NormSpec& norm) const {
     return norm ? HeadNorm{true, vector(norm.gain).view(), norm.epsilon} : HeadNorm{};
   }
+  // Launches the computation of angles if it is the first use of them in a step.
+  Rotation rotation_of(const QkvSpec& qkv, uint32_t num_rows) {
+    return {spec_->ropes.at(qkv.rope).pairs,
+            {head_norm(qkv.query_norm), head_norm(qkv.key_norm)},
+            ropes_.angles(qkv.rope, inputs_.positions(), num_rows, stream_)};
+  }
+  // In captured steps each sequence has one row.
+  bool attention_rotates(const LayerSpec& layer) const {
+    return !pass_.is_eager() && attend_rotates(layer.attention);
+  }
   ExpertUses expert_uses() { return {expert_ids_.view(), expert_weights_.view(), experts_.num_used}; }
   // Computes normed_ as the norm of hidden_.
   void norm_rows(const NormSpec& norm, uint32_t count);
@@ -141,7 +151,8 @@ class CudaBackend final : public Backend {
   std::optional<KvMemory> cache_;
   StepInputs inputs_;
   RopeTables ropes_;
-  DeviceBuffer<float> attend_workspace_;
+  DeviceBuffer<float> attend_results_;
+  DeviceBuffer<uint32_t> attend_arrivals_;
   uint32_t max_positions_ = 0;
 
   ForwardPass pass_;
@@ -205,7 +216,8 @@ Result<StepMemory> CudaBackend::step_memory(const DecoderSpec& spec, const StepL
   memory.rows += RopeTables::bytes(limits.max_rows, spec.ropes);
   const AttendSizes attend = attend_sizes(shape, limits.max_rows);
   memory.attention = StepInputs::bytes(inputs_shape(spec, shape, attend)) +
-                     device_bytes(attend_workspace_floats(attend.shape, attend.limits), sizeof(float)) +
+                     device_bytes(attend_result_floats(attend.shape, attend.limits), sizeof(float)) +
+                     device_bytes(attend_arrivals(attend.shape, attend.limits), sizeof(uint32_t)) +
                      kv_block_bytes(shape);  // the spare block
   memory.logits = DeviceLogitRows::bytes(limits.max_head_rows, widths->hidden, spec.head.vocab_size);
   return memory;
@@ -262,22 +274,25 @@ Result<void> CudaBackend::allocate_kv(const KvShape& shape) {
   // All of it is freed first, to make room for the new one.
   cache_.reset();
   inputs_ = StepInputs();
-  attend_workspace_ = DeviceBuffer<float>();
+  attend_results_ = DeviceBuffer<float>();
+  attend_arrivals_ = DeviceBuffer<uint32_t>();
   Result<KvMemory> cache = KvMemory::allocate(shape, kv_type_, stream_);
   if (!cache) return cache.error();
   cache_.emplace(*std::move(cache));
   const AttendSizes attend = attend_sizes(shape, max_rows_);
-  Result<StepInputs> inputs = StepInputs::allocate(inputs_shape(*spec_, shape, attend));
+  Result<StepInputs> inputs = StepInputs::allocate(inputs_shape(*spec_, shape, attend), stream_);
   if (!inputs) return inputs.error();
   inputs_ = *std::move(inputs);
   Result<RopeTables> ropes = RopeTables::allocate(max_rows_, spec_->ropes, stream_);
   if (!ropes) return ropes.error();
   ropes_ = *std::move(ropes);
   max_positions_ = shape.max_positions;
-  Result<DeviceBuffer<float>> workspace = DeviceBuffer<float>::allocate(
-      attend_workspace_floats(attend.shape, attend.limits), "attention's intermediate results");
-  if (!workspace) return workspace.error();
-  attend_workspace_ = *std::move(workspace);
+  const Result<void> allocated =
+      allocate_all("attention's intermediate results",
+                   Wanted{attend_results_, attend_result_floats(attend.shape, attend.limits)},
+                   Wanted{attend_arrivals_, attend_arrivals(attend.shape, attend.limits)});
+  if (!allocated) return allocated;
+  stream_.fill_with_zeros(attend_arrivals_);
   return {};
 }
 
@@ -346,10 +361,10 @@ void CudaBackend::qkv(const Batch& batch, const LayerSpec& layer) {
   const uint32_t count = pass_.num_rows(batch);
   norm_rows(qkv.norm, count);
   multiply_parts(weight, normed_->ready(), count, qkv.bias, Epilogue::kReplace, qkv_->floats());
-  const Global<const float> angles = ropes_.angles(qkv.rope, inputs_.positions(), count, stream_);
-  const HeadNorms norms{head_norm(qkv.query_norm), head_norm(qkv.key_norm)};
-  expect_success(rope_store(layer.attention, rope, norms, angles, inputs_.rows(layer.kv.group), count,
-                            qkv_->floats(), cache_->view(), layer.kv.layer, stream_.get()),
+  const Rotation rotation = rotation_of(qkv, count);
+  if (attention_rotates(layer)) return;
+  expect_success(rope_store(layer.attention, rotation, inputs_.rows(layer.kv.group), count, qkv_->floats(),
+                            cache_->view(), layer.kv.layer, stream_.get()),
                  "storing keys and values");
 }
 
@@ -361,10 +376,12 @@ void CudaBackend::attend(const Batch& batch, const LayerSpec& layer) {
                             inputs_.rows(layer.kv.group),
                             inputs_.attend_work(layer.attention.window),
                             qkv_->floats(),
-                            cache_->view()};
-  expect_success(
-      runnel::attend(inputs, max_positions_, attend_workspace_.view(), attended_->ready(), stream_.get()),
-      "computing attention");
+                            cache_->view(),
+                            attention_rotates(layer),
+                            rotation_of(layer.qkv, pass_.num_rows(batch))};
+  expect_success(runnel::attend(inputs, max_positions_, {attend_results_.view(), attend_arrivals_.view()},
+                                attended_->ready(), stream_.get()),
+                 "computing attention");
 }
 
 void CudaBackend::project(const Batch& batch, const ProjectSpec& project) {

@@ -22,6 +22,7 @@ Result<void> DeviceActivation::allocate(Stream& stream) {
       "a step's activations", Wanted{values_, size_t{max_rows_} * stride_}, Wanted{quants_, num_bytes},
       Wanted{scales_, num_blocks}, Wanted{scaled_sums_, num_blocks}, Wanted{half_sums_, num_blocks});
   if (!allocated) return allocated;
+  stream.fill_with_zeros(values_);
   stream.fill_with_zeros(quants_);
   stream.fill_with_zeros(scales_);
   stream.fill_with_zeros(scaled_sums_);

@@ -24,7 +24,7 @@ size_t num_attend_words(const StepInputsShape& shape) {
 
 }  // namespace
 
-Result<StepInputs> StepInputs::allocate(const StepInputsShape& shape) {
+Result<StepInputs> StepInputs::allocate(const StepInputsShape& shape, Stream& stream) {
   StepInputs inputs;
   inputs.max_rows_ = shape.max_rows;
   inputs.num_groups_ = shape.num_groups;
@@ -32,7 +32,8 @@ Result<StepInputs> StepInputs::allocate(const StepInputsShape& shape) {
   size_t first_word = 0;
   for (const AttendPlanShape& plan : shape.attend_plans) {
     const size_t max_words = AttendPlan::max_words(plan);
-    inputs.attends_.push_back({plan.window, AttendPlan(plan), first_word, max_words});
+    inputs.attends_.push_back(
+        {plan.window, AttendPlan(plan), AttendPlan::max_pieces(plan), first_word, max_words});
     first_word += max_words;
   }
   const Result<void> allocated = allocate_all(
@@ -41,6 +42,7 @@ Result<StepInputs> StepInputs::allocate(const StepInputsShape& shape) {
       Wanted{inputs.host_rows_, num_row_words(shape)}, Wanted{inputs.host_tables_, num_table_words(shape)},
       Wanted{inputs.host_attend_words_, num_attend_words(shape)});
   if (!allocated) return allocated.error();
+  stream.fill_with_zeros(inputs.attend_words_);  // kernels also read beyond the end of a list
   return inputs;
 }
 
@@ -53,8 +55,8 @@ uint64_t StepInputs::bytes(const StepInputsShape& shape) {
 AttendWork StepInputs::attend_work(uint32_t window) const {
   const auto attend = std::ranges::find(attends_, window, &Attend::window);
   CHECK(attend != attends_.end());
-  return {attend_words_.view().from(attend->first_word, attend->max_words), attend->plan.has_pieces(),
-          attend->plan.num_tiles()};
+  return {attend_words_.view().from(attend->first_word, attend->max_words), attend->max_pieces,
+          attend->plan.has_pieces(), attend->plan.num_tiles()};
 }
 
 void StepInputs::send(const Batch& batch, uint32_t num_rows, uint32_t spare_block, Stream& stream) {
@@ -81,7 +83,9 @@ void StepInputs::send(const Batch& batch, uint32_t num_rows, uint32_t spare_bloc
   }
   for (uint32_t group = 0; group < num_groups_; ++group) send_tables(batch, group, spare_block, stream);
   for (Attend& attend : attends_) {
-    const std::span<const uint32_t> made = attend.plan.make(positions, sequences);
+    // Nobody needs the attention of rows that are added.
+    const std::span<const uint32_t> made =
+        attend.plan.make(positions.first(batch.num_rows()), sequences.first(batch.num_rows()));
     std::ranges::copy(made, host_attend_words_.span().subspan(attend.first_word).begin());
     stream.upload(attend_words_, attend.first_word, host_attend_words_.part(attend.first_word, made.size()));
   }

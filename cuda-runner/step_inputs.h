@@ -27,7 +27,7 @@ struct StepInputsShape {
 class StepInputs {
  public:
   // Fails with kSystem.
-  static Result<StepInputs> allocate(const StepInputsShape& shape);
+  static Result<StepInputs> allocate(const StepInputsShape& shape, Stream& stream);
 
   // Bytes of the device's memory that allocate() takes.
   static uint64_t bytes(const StepInputsShape& shape);
@@ -61,6 +61,7 @@ class StepInputs {
   struct Attend {
     uint32_t window;
     AttendPlan plan;
+    uint32_t max_pieces;
     size_t first_word;  // in attend_words_
     uint64_t max_words;
   };

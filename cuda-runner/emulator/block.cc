@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "cuda-runner/emulator/arrivals.h"
 #include "cuda-runner/emulator/async_copies.h"
 #include "cuda-runner/emulator/counters.h"
 #include "cuda-runner/emulator/fault.h"
@@ -174,6 +175,7 @@ bool Block::run(const Launch& launch, const uint3& index, uint64_t seed) {
     t.is_previous_complete = !launch.begins_early;
   }
   forget_copies();
+  forget_seen();
   enter(threads_[seed % num_threads_], outside_, false);
   running_ = nullptr;
   if (counters != nullptr) counters->end_block(launch.kernel);

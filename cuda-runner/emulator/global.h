@@ -61,6 +61,26 @@ class Global {
     std::memset(emulator::states_of(to), emulator::kWrittenByKernel, sizeof(V));
   }
 
+  // Counts a block at an element, which is 0 again at `count`. Nothing else may use the element in the same
+  // launch, which is not checked. Returns the address of the element.
+  const void* count_up(emulator::Index index, uint32_t count) const {
+    static_assert(std::is_same_v<T, uint32_t>);
+    auto* const counter = const_cast<std::byte*>(address_of(index));
+    if (!may_be_used<uint32_t>(counter, index, emulator::kWritten)) [[unlikely]]
+      refuse("counts", counter, sizeof(uint32_t), alignof(uint32_t), index);
+    if (!emulator::now.is_previous_complete) [[unlikely]]
+      refuse_early("counts", "which an earlier launch may still use", index);
+    uint32_t num_arrived = 0;
+    std::memcpy(&num_arrived, counter, sizeof(num_arrived));
+    if (++num_arrived > count) [[unlikely]]
+      emulator::fault(cudaErrorLaunchFailure, index.place, "counts block %u of %u at element %td",
+                      num_arrived, count, static_cast<ptrdiff_t>(index.value));
+    if (num_arrived == count) num_arrived = 0;
+    std::memcpy(counter, &num_arrived, sizeof(num_arrived));
+    std::memset(emulator::states_of(counter), emulator::kWrittenByKernel, sizeof(num_arrived));
+    return counter;
+  }
+
   Global<const uint8_t> bytes() const {
     return {reinterpret_cast<const uint8_t*>(data_), count_ * sizeof(T)};
   }

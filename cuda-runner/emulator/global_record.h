@@ -1,11 +1,13 @@
 // The record of one byte of device memory while a kernel runs: which threads wrote and read it last, and
 // when. If two threads of a block use one byte and one of them writes, a barrier must lie between the
-// accesses, as in shared memory. Nothing orders the accesses of two blocks of a launch.
+// accesses, as in shared memory. Of two blocks of a launch, only reads of the last one to arrive at a counter
+// are ordered after what others wrote (arrivals.h).
 #pragma once
 
 #include <cstdint>
 #include <span>
 
+#include "cuda-runner/emulator/arrivals.h"
 #include "cuda-runner/emulator/block.h"
 #include "cuda-runner/emulator/device_memory.h"
 
@@ -29,7 +31,7 @@ class GlobalRecord {
     const uint32_t written_ago = ago(written_at_);
     if (is_in_launch(written_ago)) {
       if (is_read_only) return Race::kReadOnlyAfterWrite;
-      if (!is_in_block(written_ago)) return Race::kOtherBlockWrote;
+      if (!is_in_block(written_ago) && !was_seen(now.epoch - written_ago)) return Race::kOtherBlockWrote;
       if (written_ago == 0 && !is_before_now(writer_, write_sync_)) return Race::kReadAfterWrite;
     }
     remember_reader(is_read_only);

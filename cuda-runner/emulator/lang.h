@@ -4,11 +4,13 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "cuda-runner/emulator/arrivals.h"
 #include "cuda-runner/emulator/async_copies.h"
 #include "cuda-runner/emulator/block.h"
 #include "cuda-runner/emulator/global.h"
@@ -32,11 +34,23 @@ inline void wait_for_previous() {
 // Launches run one after the other here.
 inline void let_next_begin() {}
 
+inline uint32_t recomputed(uint32_t value) {
+  return value;
+}
+
 inline void sync_block(emulator::Place place = emulator::Place::current()) {
   emulator::wait_for_block("sync_block", place);
 }
 inline void sync_warp(emulator::Place place = emulator::Place::current()) {
   emulator::wait_for_warp("sync_warp", place);
+}
+
+inline bool arrives_last(Global<uint32_t> counters, emulator::Index index, uint32_t count) {
+  emulator::wait_for_block("arrives_last", index.place);
+  static bool is_last;  // one block runs at a time
+  if (threadIdx.x == 0) is_last = emulator::arrive(counters.count_up(index, count), count);
+  emulator::wait_for_block("arrives_last", index.place);
+  return is_last;
 }
 
 // One block runs at a time, so its memory is static. kBytes is its size on a device; here Shared arrays are
@@ -69,6 +83,25 @@ T shuffle_xor(T value, uint32_t mask, emulator::Place place = emulator::Place::c
   T taken;
   std::memcpy(&taken, brought[lane() ^ mask].bytes, sizeof(T));
   return taken;
+}
+
+inline int32_t reduce_add(int32_t value, emulator::Place place = emulator::Place::current()) {
+  uint32_t sum = 0;  // wraps, as the instruction does
+  for (const auto& each : emulator::exchange(&value, sizeof(value), "reduce_add", place)) {
+    uint32_t brought = 0;
+    std::memcpy(&brought, each.bytes, sizeof(brought));
+    sum += brought;
+  }
+  return std::bit_cast<int32_t>(sum);
+}
+inline uint32_t reduce_max(uint32_t value, emulator::Place place = emulator::Place::current()) {
+  uint32_t max = 0;
+  for (const auto& each : emulator::exchange(&value, sizeof(value), "reduce_max", place)) {
+    uint32_t brought = 0;
+    std::memcpy(&brought, each.bytes, sizeof(brought));
+    max = std::max(max, brought);
+  }
+  return max;
 }
 
 inline float from_half(uint16_t bits) {

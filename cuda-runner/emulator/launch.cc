@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "cuda-runner/emulator/arrivals.h"
 #include "cuda-runner/emulator/block.h"
 #include "cuda-runner/emulator/call.h"
 #include "cuda-runner/emulator/counters.h"
@@ -70,6 +71,7 @@ void run_launch(const Launch& launch, uint64_t order_seed) {
   // Visits every block once: the step and the number of blocks have no common divisor.
   now.launch_epoch = now.epoch + 1;
   dynamic_shared_bytes = launch.dynamic_shared_bytes;
+  forget_arrivals();
   if (counters != nullptr) counters->begin_launch(launch.kernel);
   Random random(order_seed);
   uint64_t block = random.next() % num_blocks;

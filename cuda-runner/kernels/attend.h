@@ -11,6 +11,7 @@
 #include "cuda-runner/kernels/device_kv.h"
 #include "cuda-runner/kernels/product.h"
 #include "cuda-runner/kernels/ready_rows.h"
+#include "cuda-runner/kernels/rotation.h"
 #include "cuda-runner/kernels/step_rows.h"
 #include "runner/backend/attention_shape.h"
 
@@ -30,14 +31,24 @@ struct AttendLimits {
 
 // The number of groups of queries of a row that are computed together. Those of a group share a KV head.
 uint32_t attend_groups(const AttentionShape& shape);
+// Whether attention can rotate and store: each KV head must have one group of queries.
+bool attend_rotates(const AttentionShape& shape);
 // The number of rows of a tile. Less than 2: no rows are computed in tiles.
 uint32_t attend_tile_rows(const AttentionShape& shape);
 
 // The number of splits of rows that are cut, which the workspace has places for. Rows whose sequences share
 // no blocks fit, up to kMaxAttendWorkspaceBytes.
 uint32_t max_cut_splits(const AttentionShape& shape, const AttendLimits& limits);
-// The number of floats in the workspace.
-uint64_t attend_workspace_floats(const AttentionShape& shape, const AttendLimits& limits);
+// The sizes of the workspace.
+uint64_t attend_result_floats(const AttentionShape& shape, const AttendLimits& limits);
+uint64_t attend_arrivals(const AttentionShape& shape, const AttendLimits& limits);
+
+// For rows that are cut: the results of splits, and how many splits of a row have been computed, which is 0
+// between launches.
+struct AttendWorkspace {
+  Global<float> results;
+  Global<uint32_t> arrivals;
+};
 
 struct AttendInputs {
   AttentionShape shape;
@@ -47,12 +58,17 @@ struct AttendInputs {
   AttendWork work;
   FloatRows qkv;  // a row begins with the rotated queries
   DeviceKv kv;
+  // Attention does what rope_store does, too: qkv has the queries, the keys and the values as the product
+  // gave them. Only if attend_rotates(), if each row with a piece is the only one of its sequence, and
+  // without tiles.
+  bool rotates = false;
+  Rotation rotation = {};
 };
 
 // out = softmax(scale * q . K) V, ready for a product. No row sees more than max_positions positions. The
 // launches depend only on this, on the shapes of the inputs and on whether there are tiles, and not on the
 // positions of the rows, so a captured graph of them can run for other batches.
-cudaError_t attend(const AttendInputs& in, uint32_t max_positions, Global<float> workspace,
+cudaError_t attend(const AttendInputs& in, uint32_t max_positions, const AttendWorkspace& workspace,
                    const ReadyRows& out, cudaStream_t stream);
 
 // Loads the kernels of attention of this shape over a cache of this type: see load.h.

@@ -8,10 +8,12 @@
 
 #include "cuda-runner/kernels/attend-inl.h"
 #include "cuda-runner/kernels/attend_variants-inl.h"
+#include "cuda-runner/kernels/join_splits-inl.h"
 #include "cuda-runner/kernels/kv_stream-inl.h"
 #include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/load.h"
 #include "cuda-runner/kernels/ready_rows-inl.h"
+#include "cuda-runner/kernels/row_heads-inl.h"
 #include "cuda-runner/kernels/warp_sums-inl.h"
 
 namespace runnel {
@@ -19,18 +21,23 @@ namespace runnel {
 template <KvType kType, uint32_t kQueries, uint32_t kWarps>
 struct RowAttention {
   using Stream = KvStream<kType, kWarps>;
+  using Heads = RowHeads<kType, kQueries, kWarps>;
   static constexpr uint32_t kThreads = kWarps * kWarpSize;
   static constexpr uint32_t kDim = kWarps * kWarpSize;  // columns of a head, rounded up
   // Threads of a multiprocessor at a time, few enough that none spills its registers.
-  static constexpr uint32_t kResidentThreads = kQueries <= 2           ? 640
-                                               : kQueries == 4         ? 512
-                                               : kType == KvType::kF32 ? 256
-                                                                       : 384;
+  static constexpr bool kIsF32 = kType == KvType::kF32;
+  static constexpr uint32_t kMostThreads = kQueries == 1   ? 640
+                                           : kQueries == 2 ? (kIsF32 ? 512 : 640)
+                                           : kQueries == 4 ? (kIsF32 ? 384 : 512)
+                                                           : (kIsF32 ? 256 : 384);
+  static constexpr uint32_t kResidentThreads =
+      kMostThreads - (kType == KvType::kQ8_0 && kWarps == 2 && kQueries > 1 ? 128 : 0);
 
   struct Memory {
     typename Stream::Memory stream;
-    Shared<float, kQueries * kDim> queries;
+    typename Heads::Memory heads;
     Shared<float, kQueries * kAttendSplit> weights;  // at first the scores
+    Shared<uint32_t, 1> index;  // as compute() is given it, which would take a register of the whole loop
     // (query, tile): the tile's largest score; exp(maximum of the tiles before it - maximum with it); the sum
     // of its weights.
     Shared<float, kQueries * kSplitTiles> maxima;
@@ -38,25 +45,27 @@ struct RowAttention {
     Shared<float, kQueries * kSplitTiles> sums;
   };
 
-  // Columns beyond the head are zeros; queries that the group lacks are copies of its last one.
-  __device__ static void load_queries(const AttendInputs& in, uint32_t row, const QueryGroup& group,
-                                      Memory& memory) {
-    for (uint32_t i = threadIdx.x; i < kQueries * kDim; i += kThreads) {
-      const uint32_t head = group.first_head + std::min(i / kDim, group.num_heads - 1);
-      const uint32_t column = i % kDim;
-      const size_t index = static_cast<size_t>(row) * in.qkv.stride + head * in.shape.head_dim + column;
-      memory.queries[i] = column < in.shape.head_dim ? in.qkv.values[index] : 0.0f;
-    }
-  }
+  // A piece, for one group of queries.
+  struct Place {
+    uint32_t number;  // of the piece
+    uint32_t group;
+    bool is_there;
+    bool is_cut;
+    AttendPiece piece;
+  };
 
   // Computes the scores of the warp's tiles, and the largest score of each of them.
   __device__ static void score(const AttendInputs& in, const RowSplit& split, Stream& stream,
                                Memory& memory) {
     for (uint32_t round = 0; round < Stream::kRounds; ++round) {
       float sums[Stream::kTogether][kQueries][4] = {};
-      if (Stream::has_round(split, round)) score_round(in.kv, round, stream, memory, sums);
+      if (Stream::has_round(split, round)) score_round(in.kv, split, round, stream, memory, sums);
       for (uint32_t i = 0; i < Stream::kTogether; ++i) {
         const uint32_t tile = Stream::tile_of(round, i);
+        if (!split.has_tile(tile)) {
+          if (lane() < kQueries) memory.maxima[lane() * kSplitTiles + tile] = -INFINITY;
+          continue;
+        }
         const uint32_t position = tile * kTilePositions + lane();
         const bool is_seen = split.seen.has(split.first_position + position);
         for (uint32_t q = 0; q < kQueries; ++q) {
@@ -70,7 +79,8 @@ struct RowAttention {
     }
   }
 
-  __device__ static void score_round(const DeviceKv& kv, uint32_t round, Stream& stream, Memory& memory,
+  __device__ static void score_round(const DeviceKv& kv, const RowSplit& split, uint32_t round,
+                                     Stream& stream, Memory& memory,
                                      float (&sums)[Stream::kTogether][kQueries][4]) {
     float scales[2][kOctet] = {};
     const uint32_t num_steps = Stream::key_steps(kv);
@@ -87,13 +97,22 @@ struct RowAttention {
           }
         }
         stream.load_octet(member, scales[member], key[member]);
+        const uint32_t newest = split.newest_in(Stream::tile_of(round, member % Stream::kTogether));
+        if (newest < kTilePositions) {
+          const uint32_t first = octet_of(step, member) * kOctet;
+          const auto low = memory.heads.newest.template load<float4>(first);
+          const auto high = memory.heads.newest.template load<float4>(first + 4);
+          const float values[kOctet] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+          for (uint32_t i = 0; i < kOctet; ++i)
+            key[member][i] = lane() == newest ? values[i] : key[member][i];
+        }
       }
       for (uint32_t q = 0; q < kQueries; ++q) {
         for (uint32_t i = 0; i < 4; ++i) {
           const uint32_t member = i / 2;
           const uint32_t half = i % 2;
-          const auto query =
-              memory.queries.template load<float4>(q * kDim + octet_of(step, member) * kOctet + 4 * half);
+          const auto query = memory.heads.queries.template load<float4>(
+              q * kDim + octet_of(step, member) * kOctet + 4 * half);
           float(&s)[4] = sums[member % Stream::kTogether][q];
           s[0] = std::fma(query.x, key[member][4 * half], s[0]);
           s[1] = std::fma(query.y, key[member][4 * half + 1], s[1]);
@@ -109,27 +128,41 @@ struct RowAttention {
 
   // Turns the scores of the warp's tiles into weights. The maxima of all tiles must be there.
   __device__ static void weigh(const RowSplit& split, Memory& memory) {
+    // Each lane has a tile of a query, or one of each half of the queries: the maximum with it.
+    constexpr uint32_t kTilesOfAll = kQueries * kSplitTiles;
+    constexpr uint32_t kOfLane = (kTilesOfAll + kWarpSize - 1) / kWarpSize;
+    const uint32_t tile_of_lane = lane() % kSplitTiles;
+    float max_with[kOfLane];
+    for (uint32_t k = 0; k < kOfLane; ++k) {
+      const uint32_t index = k * kWarpSize + lane();
+      float& max = max_with[k];
+      max = index < kTilesOfAll ? float{memory.maxima[index]} : -INFINITY;
+      for (uint32_t distance = 1; distance < kSplitTiles; distance *= 2)
+        max = std::fmax(max, shuffle(max, tile_of_lane < distance ? lane() : lane() - distance));
+      const float neighbour = shuffle(max, tile_of_lane == 0 ? lane() : lane() - 1);
+      const float max_before = tile_of_lane == 0 ? -INFINITY : neighbour;
+      if (warp() > 0 || index >= kTilesOfAll) continue;
+      // A tile without a seen position leaves the sums as they are.
+      const bool has_tile = split.has_tile(tile_of_lane);
+      memory.corrections[index] = has_tile ? exp_f32(max_before - max) : 1.0f;
+      if (!has_tile) memory.sums[index] = 0.0f;
+    }
 #pragma unroll 1
     for (uint32_t tile = warp(); tile < kSplitTiles; tile += kWarps) {
+      if (!split.has_tile(tile)) continue;
       const uint32_t position = tile * kTilePositions + lane();
       const bool is_seen = split.seen.has(split.first_position + position);
+      float weights[kQueries];
       for (uint32_t q = 0; q < kQueries; ++q) {
-        float max_before = -INFINITY;
-        for (uint32_t i = 0; i < kSplitTiles; ++i) {
-          const float tile_max = memory.maxima[q * kSplitTiles + i];
-          if (i < tile) max_before = std::fmax(max_before, tile_max);
-        }
-        const float max = std::fmax(max_before, memory.maxima[q * kSplitTiles + tile]);
-        const size_t index = q * kAttendSplit + position;
-        const float weight = is_seen ? exp_f32(memory.weights[index] - max) : 0.0f;
-        memory.weights[index] = weight;
-        const float sum = tree_sum(weight);
-        if (lane() == 0) {
-          // A tile without a seen position leaves the sums as they are.
-          const bool has_tile = split.has_tile(tile);
-          memory.corrections[q * kSplitTiles + tile] = has_tile ? exp_f32(max_before - max) : 1.0f;
-          memory.sums[q * kSplitTiles + tile] = has_tile ? sum : 0.0f;
-        }
+        const uint32_t index = q * kSplitTiles + tile;
+        const float max = shuffle(max_with[q * kSplitTiles / kWarpSize], index % kWarpSize);
+        const float score = memory.weights[q * kAttendSplit + position];
+        weights[q] = is_seen ? exp_f32(score - max) : 0.0f;
+        memory.weights[q * kAttendSplit + position] = weights[q];
+      }
+      for (uint32_t q = 0; q < kQueries; ++q) {
+        const float sum = tree_sum(weights[q]);
+        if (lane() == 0) memory.sums[q * kSplitTiles + tile] = sum;
       }
     }
   }
@@ -148,10 +181,12 @@ struct RowAttention {
     }
   }
 
-  // kIsWhole: all positions of the tile are seen.
+  // kIsWhole: all positions of the tile are seen, and in the cache.
   template <bool kIsWhole>
   __device__ static void add_tile(const RowSplit& split, uint32_t tile, Stream& stream, Memory& memory,
                                   float (&acc)[kQueries]) {
+    float newest = 0.0f;
+    if (!kIsWhole && split.has_newest) newest = memory.heads.newest[kDim + warp() * kWarpSize + lane()];
 #pragma unroll 1
     for (uint32_t step = 0; step < Stream::kTileSteps; ++step) {
       stream.next_values();
@@ -163,8 +198,11 @@ struct RowAttention {
         stream.load_octet(member, scales, value);
         if constexpr (!kIsWhole) {
           // A value that is not seen may be NaN or infinite. It is replaced, since 0 times it would be NaN.
-          for (uint32_t i = 0; i < kOctet; ++i)
-            value[i] = split.seen.has(split.first_position + octet * kOctet + i) ? value[i] : 0.0f;
+          for (uint32_t i = 0; i < kOctet; ++i) {
+            const uint32_t position = split.first_position + octet * kOctet + i;
+            const bool is_newest = split.has_newest && position == split.seen.end - 1;
+            value[i] = is_newest ? newest : split.seen.has(position) ? value[i] : 0.0f;
+          }
         }
         for (uint32_t q = 0; q < kQueries; ++q) {
           const uint32_t first = q * kAttendSplit + octet * kOctet;
@@ -197,58 +235,73 @@ struct RowAttention {
 
   __device__ static void store_split(const SplitResults& results, uint32_t place, const QueryGroup& group,
                                      const Summary& summary, const float (&acc)[kQueries]) {
-    const uint32_t column = threadIdx.x;
+    const uint32_t column = recomputed(threadIdx.x);
     for (uint32_t q = 0; q < kQueries; ++q) {
       if (q >= group.num_heads || column >= results.head_dim) break;
       results.values[results.first(place, group.first_head + q) + 2 + column] = acc[q];
     }
-    if (threadIdx.x < group.num_heads) {
-      const size_t first = results.first(place, group.first_head + threadIdx.x);
+    if (column < group.num_heads) {
+      const size_t first = results.first(place, group.first_head + column);
       results.values[first] = summary.max;
       results.values[first + 1] = summary.sum;
     }
   }
 
-  // sum: of the weights, in lane q for query q. The queries have been used: their memory takes the results,
-  // so that the loop over them is not unrolled. A thread reads what it has written itself.
+  // y: of column threadIdx.x. The queries have been used: their memory takes y, so that the warps share the
+  // blocks of 32 columns of all queries.
   __device__ static void store_row(const AttentionShape& shape, const ReadyRows& out, uint32_t row,
-                                   const QueryGroup& group, float sum, const float (&sums)[kQueries],
-                                   Memory& memory) {
-    if (warp() * kWarpSize >= shape.head_dim) return;  // whole warps
-    for (uint32_t q = 0; q < kQueries; ++q) memory.queries[q * kDim + threadIdx.x] = sums[q];
-#pragma unroll 1
-    for (uint32_t q = 0; q < group.num_heads; ++q) {
-      const float y = memory.queries[q * kDim + threadIdx.x] / shuffle(sum, q);
-      const uint32_t first_column = (group.first_head + q) * shape.head_dim + warp() * kWarpSize;
-      if (makes_ready(shape)) {
-        store_ready_block(out, row, first_column, y);
-      } else if (threadIdx.x < shape.head_dim) {
-        out.values[static_cast<size_t>(row) * out.stride + first_column + lane()] = y;
+                                   const QueryGroup& group, const float (&y)[kQueries], Memory& memory) {
+    const uint32_t column = recomputed(threadIdx.x);
+    const uint32_t first_column = group.first_head * shape.head_dim;
+    if (!makes_ready(shape)) {
+      for (uint32_t q = 0; q < kQueries; ++q) {
+        if (q >= group.num_heads || column >= shape.head_dim) break;
+        out.values[static_cast<size_t>(row) * out.stride + first_column + q * shape.head_dim + column] = y[q];
       }
+      return;
+    }
+    for (uint32_t q = 0; q < kQueries; ++q) memory.heads.queries[q * kDim + column] = y[q];
+    sync_block();
+    const uint32_t num_chunks = shape.head_dim / kBlockColumns;
+#pragma unroll 1
+    for (uint32_t i = column / kWarpSize; i < group.num_heads * num_chunks; i += kWarps) {
+      const uint32_t first = i % num_chunks * kBlockColumns;
+      store_ready_block(out, row, first_column + i / num_chunks * shape.head_dim + first,
+                        memory.heads.queries[i / num_chunks * kDim + first + lane()]);
     }
   }
 
-  // Computes number `index` of all groups of queries of all pieces. Returns false if there are fewer.
-  __device__ static bool compute(const AttendInputs& in, const QueryGroups& groups, uint32_t index,
-                                 const SplitResults& results, const ReadyRows& out, Memory& memory) {
-    const uint32_t place = index / groups.num_groups;
-    const uint32_t group_index = index % groups.num_groups;
+  // Number `index` of all groups of all pieces. It reads only what no kernel writes, so it may be called
+  // before the launch before is complete.
+  __device__ static Place place_of(const AttendInputs& in, const QueryGroups& groups, uint32_t index) {
+    const uint32_t number = index / groups.num_groups;
     const AttendCounts counts = in.work.counts();
-    if (place >= counts.num_pieces) return false;
-    const AttendPiece piece = in.work.piece(counts, place);
-    if (piece.row >= in.num_rows) return true;
-    const uint32_t kv_head = query_group(groups, group_index).kv_head;
-    const bool is_cut = place < counts.num_cut;
+    return {number, index % groups.num_groups, number < counts.num_pieces, number < counts.num_cut,
+            in.work.piece(number)};
+  }
+  // As in RowSplit. It may be called as early.
+  __device__ static uint32_t block_of(const AttendInputs& in, const AttendPiece& piece, uint32_t split) {
+    const uint32_t first = split * kAttendSplit;
+    const Positions seen = seen_from(piece.position, in.shape.window).within(first, kAttendSplit);
+    const uint32_t position = seen.nearest(first + lane() * kOctet);
+    return in.rows.block_tables.template load_read_only<uint32_t>(
+        size_t{piece.sequence} * in.rows.table_stride + (position >> in.kv.block_shift));
+  }
+  // Computes number `index` of all groups of queries of all pieces. Returns the block's next number, or
+  // kNothing if there are fewer.
+  static constexpr uint32_t kNothing = 0xffffffff;
+  __device__ static uint32_t compute(const AttendInputs& in, const QueryGroups& groups, uint32_t index,
+                                     const SplitResults& results, const ReadyRows& out, Memory& memory) {
+    const Place place = place_of(in, groups, index);
+    const AttendPiece& piece = place.piece;
+    uint32_t next_block = place.is_there ? block_of(in, piece, piece.split) : 0;
+    wait_for_previous();
+    if (!place.is_there) return kNothing;
+    if (piece.row >= in.num_rows) return index + gridDim.x;
+    if (threadIdx.x == 0) memory.index[0] = index;
+    const uint32_t kv_head = query_group(groups, place.group).kv_head;
     const Positions seen = seen_from(piece.position, in.shape.window);
-    const size_t table = static_cast<size_t>(piece.sequence) * in.rows.table_stride;
-    const auto block_of = [&](uint32_t split) {
-      const uint32_t position =
-          seen.within(split * kAttendSplit, kAttendSplit).nearest(split * kAttendSplit + lane() * kOctet);
-      return uint32_t{in.rows.block_tables[table + (position >> in.kv.block_shift)]};
-    };
-    const uint32_t split_end = is_cut ? piece.split + 1 : (seen.end - 1) / kAttendSplit + 1;
-    uint32_t next_block = block_of(piece.split);
-    load_queries(in, piece.row, query_group(groups, group_index), memory);
+    const uint32_t split_end = place.is_cut ? piece.split + 1 : (seen.end - 1) / kAttendSplit + 1;
     SplitJoin join;  // in lane q for query q
     float sums[kQueries] = {};
     Summary summary;
@@ -256,9 +309,13 @@ struct RowAttention {
 #pragma unroll 1
     for (uint32_t number = piece.split; number < split_end; ++number) {
       const uint32_t first_position = number * kAttendSplit;
-      const RowSplit split{first_position, seen.within(first_position, kAttendSplit), kv_head, next_block};
-      if (number + 1 < split_end) next_block = block_of(number + 1);
+      const RowSplit split{first_position, seen.within(first_position, kAttendSplit), kv_head, next_block,
+                           in.rotates && seen.end <= first_position + kAttendSplit};
+      if (number + 1 < split_end) next_block = block_of(in, piece, number + 1);
       Stream stream(in.kv, in.layer, split, memory.stream);
+      if (number == piece.split)
+        Heads::load(in, piece.row, query_group(groups, place.group), seen.end <= split_end * kAttendSplit,
+                    memory.heads);  // while the copies are under way
       sync_block();  // the queries are written, and the weights of the split before have been read
       score(in, split, stream, memory);
       sync_block();
@@ -272,13 +329,29 @@ struct RowAttention {
         sums[q] = joined(sums[q], acc[q], {shuffle(factors.so_far, q), shuffle(factors.split, q)});
     }
     // Read and computed again, since there are no registers to keep it in.
-    const QueryGroup group = query_group(groups, group_index);
-    if (is_cut) {  // one split
-      store_split(results, place, group, summary, acc);
-    } else {
-      store_row(in.shape, out, in.work.piece(in.work.counts(), place).row, group, join.sum, sums, memory);
+    const uint32_t same_index = memory.index[0];
+    const uint32_t next_index = same_index + gridDim.x;
+    const Place again = place_of(in, groups, same_index);
+    const QueryGroup group = query_group(groups, again.group);
+    if (in.rotates && (!again.is_cut || again.piece.split == again.piece.position / kAttendSplit)) {
+      sync_block();  // all have read the cache
+      Heads::store_newest(in, again.piece, group.kv_head, memory.heads);
     }
-    return true;
+    if (again.is_cut) {  // one split
+      store_split(results, again.number, group, summary, acc);
+      const Positions row_seen = seen_from(again.piece.position, in.shape.window);
+      const uint32_t first_split = row_seen.begin / kAttendSplit;
+      const uint32_t num_splits = (row_seen.end - 1) / kAttendSplit - first_split + 1;
+      const uint32_t first_place = again.number - (again.piece.split - first_split);
+      if (!arrives_last(results.arrivals, size_t{first_place} * groups.num_groups + again.group, num_splits))
+        return next_index;
+      SplitsJoin<kQueries, kWarps>{results, group, first_place, num_splits, memory.weights}.join(sums);
+    } else {
+      for (uint32_t q = 0; q < kQueries; ++q) sums[q] = sums[q] / shuffle(join.sum, q);
+    }
+    store_row(in.shape, out, again.piece.row, group, sums, memory);
+    sync_block();  // the memory is free
+    return next_index;
   }
 };
 
@@ -288,9 +361,8 @@ __global__ void __launch_bounds__(Attention::kThreads, Attention::kResidentThrea
     attend_rows_kernel(AttendInputs in, QueryGroups groups, SplitResults results, ReadyRows out) {
   __shared__ typename Attention::Memory memory;
   let_next_begin();
-  wait_for_previous();
   uint32_t index = blockIdx.x;
-  while (Attention::compute(in, groups, index, results, out, memory)) index += gridDim.x;
+  while (index != Attention::kNothing) index = Attention::compute(in, groups, index, results, out, memory);
 }
 
 template <KvType kType>

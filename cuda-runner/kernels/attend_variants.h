@@ -24,7 +24,8 @@ struct QueryGroups {
 // The results of splits for each query: the largest score, the sum of the weights, and the sums of the
 // columns.
 struct SplitResults {
-  Global<float> values;  // (places, num_heads, 2 + head_dim)
+  Global<float> values;       // (places, num_heads, 2 + head_dim)
+  Global<uint32_t> arrivals;  // (places, groups of queries): at a row's first place, its splits are counted
   uint32_t num_heads;
   uint32_t head_dim;
 
@@ -39,8 +40,8 @@ RUNNEL_HOST_DEVICE inline bool makes_ready(const AttentionShape& shape) {
   return shape.head_dim % kBlockColumns == 0;
 }
 
-// Computes all pieces, in num_blocks blocks (attend_rows-inl.h). Results of rows that are cut go to
-// `results`; other rows are complete in out, or only their values unless makes_ready().
+// Computes all pieces, in num_blocks blocks (attend_rows-inl.h). Results of rows that are cut pass through
+// `results`. All rows are complete in out, or only their values unless makes_ready().
 template <KvType kType>
 cudaError_t attend_rows(const AttendInputs& in, const QueryGroups& groups, uint32_t num_blocks,
                         const SplitResults& results, const ReadyRows& out, cudaStream_t stream);

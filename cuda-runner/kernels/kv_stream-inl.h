@@ -21,15 +21,21 @@ struct RowSplit {
   uint32_t kv_head;
   // Of octet lane(); the block of the nearest seen position, if none of the octet is seen.
   uint32_t block;
+  bool has_newest;  // the last position is not in the cache yet
 
   __device__ uint32_t tile_begin() const { return (seen.begin - first_position) / kTilePositions; }
   __device__ uint32_t tile_end() const {
     return (seen.end - first_position + kTilePositions - 1) / kTilePositions;
   }
   __device__ bool has_tile(uint32_t tile) const { return tile >= tile_begin() && tile < tile_end(); }
+  // The place of the newest position in a tile; kTilePositions or more if the tile does not have it.
+  __device__ uint32_t newest_in(uint32_t tile) const {
+    return has_newest ? seen.end - 1 - (first_position + tile * kTilePositions) : kTilePositions;
+  }
+  // Whether all positions of a tile are seen, and in the cache.
   __device__ bool is_whole(uint32_t tile) const {
     const uint32_t first = first_position + tile * kTilePositions;
-    return seen.begin <= first && seen.end >= first + kTilePositions;
+    return seen.begin <= first && seen.end >= first + kTilePositions && newest_in(tile) >= kTilePositions;
   }
 };
 
@@ -76,7 +82,7 @@ class KvStream {
         split_(split),
         memory_(memory),
         keys_(kv.keys_of(layer, 0, split.kv_head)),
-        block_bytes_(kv.keys_of(0, 1, 0)),
+        block_bytes_(static_cast<uint32_t>(kv.keys_of(0, 1, 0))),
         value_step_(split.tile_begin() * kTileSteps),
         value_end_(warp() * kWarpSize < kv.head_dim ? split.tile_end() * kTileSteps : 0) {
     if constexpr (!kIsOwn) sync_warp();  // all lanes have read what the stream before brought
@@ -84,7 +90,7 @@ class KvStream {
       wait_copies<0>();  // a warp without a step has not waited for the scales of the stream before
       copy_scales();
     }
-    values_from_ = keys_ + split.block * block_bytes_ + kv.run_bytes() +
+    values_from_ = keys_ + size_t{split.block} * block_bytes_ + kv.run_bytes() +
                    kv.value_octet(octet_in_block(lane()), 0) * kOctetBytes;
     begin_round(0);
 #pragma unroll 1
@@ -176,7 +182,7 @@ class KvStream {
 
   // The offset of the keys of an octet of positions of the split.
   __device__ size_t keys_of(uint32_t octet) const {
-    return keys_ + shuffle(split_.block, octet) * block_bytes_;
+    return keys_ + size_t{shuffle(split_.block, octet)} * block_bytes_;
   }
 
   // Begins the first round from `round` on that has a seen tile.
@@ -253,7 +259,7 @@ class KvStream {
   const RowSplit& split_;
   Memory& memory_;
   const size_t keys_;  // of the layer and the KV head, in block 0
-  const size_t block_bytes_;
+  const uint32_t block_bytes_;
   size_t values_from_;           // offset of the values of octet lane()
   uint32_t place_ = kSteps - 1;  // of the last step that was waited for
   // The next step to begin: of keys as long as round_ < kRounds.

@@ -40,7 +40,7 @@ class Global {
     return *reinterpret_cast<const V*>(data_ + index);
   }
   // Reads in the same way through the read-only path (ld.global.nc), which does not see writes of the same
-  // launch. For weights only, which no kernel of a launch or a graph writes.
+  // launch. For weights and the lists of a step, which no kernel of a launch or a graph writes.
   template <typename V>
   __device__ V load_read_only(size_t index) const {
     return __ldg(reinterpret_cast<const V*>(data_ + index));
@@ -103,11 +103,36 @@ __device__ inline void let_next_begin() {
 #endif
 }
 
+// The same value. The compiler does not know that, so what is computed from it is computed here, and not
+// before a loop around, where it would take registers from the whole loop.
+__device__ inline uint32_t recomputed(uint32_t value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 __device__ inline void sync_block() {
   __syncthreads();
 }
 __device__ inline void sync_warp() {
   __syncwarp();
+}
+
+// Counts the blocks that call it with this counter. Returns true in the last of `count` blocks, which then
+// sees what each of them wrote before, and false in the others. All threads of a block must call it. The
+// counter must be 0 before the first block comes, and is 0 again after the last. No block waits for another
+// one.
+__device__ inline bool arrives_last(Global<uint32_t> counters, size_t index, uint32_t count) {
+  bool is_last = false;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    uint32_t num_before;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(num_before)
+                 : "l"(&counters[index]), "r"(count - 1)
+                 : "memory");
+    is_last = num_before == count - 1;
+  }
+  return __syncthreads_or(is_last) != 0;
 }
 
 // Shared memory of the size that the launch asks for (launch.h), which may be more than 48 KiB. Memory: a
@@ -127,6 +152,27 @@ __device__ inline T shuffle_xor(T value, uint32_t mask) {
 template <typename T>
 __device__ inline T shuffle(T value, uint32_t from) {
   return __shfl_sync(0xffffffffu, value, static_cast<int>(from));
+}
+
+// The sum, or the largest, of the values of all lanes. Each is one instruction from 8.0 on.
+__device__ inline int32_t reduce_add(int32_t value) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_add_sync(0xffffffffu, value);
+#else
+  for (uint32_t mask = kWarpSize / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
+  return value;
+#endif
+}
+__device__ inline uint32_t reduce_max(uint32_t value) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(0xffffffffu, value);
+#else
+  for (uint32_t mask = kWarpSize / 2; mask > 0; mask /= 2) {
+    const uint32_t other = shuffle_xor(value, mask);
+    value = other > value ? other : value;
+  }
+  return value;
+#endif
 }
 
 // Conversions from and to the bits of a half-precision number. from_half is exact; to_half rounds to nearest,

@@ -14,49 +14,97 @@ namespace {
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kWarps = kThreads / kWarpSize;
 
+// Values of a row that a thread keeps in registers. What is beyond 8,192 columns is read once more.
+constexpr uint32_t kHeld = 32;
+constexpr uint32_t kHeldTogether = 8;
+
 using WarpSums = Shared<float, kWarps>;
 
-// The sum of one value of each thread. All threads of the block must call it, and all get the sum.
+// The sum of one value of each thread. All threads of the block must call it, and all get the sum. A block
+// uses the memory once.
 __device__ inline float sum_of_block(float value, WarpSums& warp_sums) {
   value = tree_sum(value);
-  sync_block();  // the sums of the last call have been read
   if (lane() == 0) warp_sums[warp()] = value;
   sync_block();
-  float sums[kWarps];
-  for (uint32_t i = 0; i < kWarps; ++i) sums[i] = warp_sums[i];
-  for (uint32_t half = kWarps / 2; half > 0; half /= 2) {
-    for (uint32_t i = 0; i < half; ++i) sums[i] = sums[i] + sums[i + half];
-  }
-  return sums[0];
+  static_assert(kWarps == 8);
+  const auto low = warp_sums.load<float4>(0);
+  const auto high = warp_sums.load<float4>(4);
+  return ((low.x + high.x) + (low.z + high.z)) + ((low.y + high.y) + (low.w + high.w));
 }
+
+// The values threadIdx.x, threadIdx.x + 256, ... of a row: the virtual lane of the thread. All loads are
+// under way before the first value is used.
+class RowLane {
+ public:
+  __device__ RowLane(const FloatRows& in, size_t first, uint32_t width)
+      : in_(in), first_(first), width_(width) {
+#pragma unroll
+    for (uint32_t begin = 0; begin < kHeld; begin += kHeldTogether) {
+      if (begin * kThreads >= width) break;
+#pragma unroll
+      for (uint32_t i = begin; i < begin + kHeldTogether; ++i)
+        held_[i] = column(i) < width ? float{in.values[first + column(i)]} : 0.0f;
+    }
+  }
+
+  // From 0, sum = add(sum, x) for the values x in order.
+  template <typename Add>
+  __device__ float sum(const Add& add) const {
+    float sum = 0.0f;
+#pragma unroll
+    for (uint32_t begin = 0; begin < kHeld; begin += kHeldTogether) {
+      if (begin * kThreads >= width_) break;
+#pragma unroll
+      for (uint32_t i = begin; i < begin + kHeldTogether; ++i)
+        if (column(i) < width_) sum = add(sum, held_[i]);
+    }
+#pragma unroll 1
+    for (uint32_t i = column(kHeld); i < width_; i += kThreads) sum = add(sum, in_.values[first_ + i]);
+    return sum;
+  }
+
+ private:
+  __device__ static uint32_t column(uint32_t i) {
+    return i * kThreads + threadIdx.x;
+  }
+
+  const FloatRows& in_;
+  const size_t first_;
+  const uint32_t width_;
+  float held_[kHeld];
+};
+
+// What a column is multiplied by, and what is added.
+struct ColumnWeights {
+  float gain = 0.0f;
+  float bias = 0.0f;
+
+  __device__ ColumnWeights(const DeviceNorm& norm, uint32_t column, uint32_t width) {
+    if (column >= width) return;
+    gain = norm.gain.load_read_only<float>(column);
+    if (norm.is_centred) bias = norm.bias.load_read_only<float>(column);
+  }
+};
 
 // The mean and the scale of a row, from which of() computes the normed values.
 struct RowNorm {
-  float mean;
+  float mean = 0.0f;
   float scale;
+  bool is_centred;
 
-  __device__ RowNorm(const FloatRows& in, size_t first, uint32_t width, const DeviceNorm& norm,
-                     WarpSums& warp_sums)
-      : mean(0.0f) {
+  __device__ RowNorm(const RowLane& row, uint32_t width, const DeviceNorm& norm)
+      : is_centred(norm.is_centred) {
+    __shared__ WarpSums sums;
+    __shared__ WarpSums squares;
     const auto count = static_cast<float>(width);
-    if (norm.is_centred) {
-      float sum = 0.0f;
-#pragma unroll 8
-      for (uint32_t i = threadIdx.x; i < width; i += kThreads) sum = sum + in.values[first + i];
-      mean = sum_of_block(sum, warp_sums) / count;
-    }
-    float squares = 0.0f;
-#pragma unroll 8
-    for (uint32_t i = threadIdx.x; i < width; i += kThreads) {
-      const float d = in.values[first + i] - mean;
-      squares = std::fma(d, d, squares);
-    }
-    scale = 1.0f / std::sqrt(sum_of_block(squares, warp_sums) / count + norm.epsilon);
+    if (is_centred) mean = sum_of_block(row.sum([](float sum, float x) { return sum + x; }), sums) / count;
+    const float lane_squares = row.sum([&](float sum, float x) { return std::fma(x - mean, x - mean, sum); });
+    scale = 1.0f / std::sqrt(sum_of_block(lane_squares, squares) / count + norm.epsilon);
   }
 
-  __device__ float of(float x, uint32_t i, const DeviceNorm& norm) const {
-    const float y = ((x - mean) * scale) * norm.gain[i];
-    return norm.is_centred ? y + norm.bias[i] : y;
+  __device__ float of(float x, const ColumnWeights& weights) const {
+    const float y = ((x - mean) * scale) * weights.gain;
+    return is_centred ? y + weights.bias : y;
   }
 };
 
@@ -64,46 +112,59 @@ struct RowNorm {
 __global__ void __launch_bounds__(kThreads) norm_kernel(FloatRows in, Global<const uint32_t> chosen,
                                                         bool has_chosen, DeviceNorm norm, ReadyRows out) {
   let_next_begin();
+  uint32_t i = blockIdx.y * kThreads + threadIdx.x;
+  ColumnWeights weights(norm, i, out.width);
   wait_for_previous();
-  __shared__ WarpSums warp_sums;
   const uint32_t row = blockIdx.x;
   const size_t first = static_cast<size_t>(has_chosen ? chosen[row] : row) * in.stride;
-  const RowNorm row_norm(in, first, out.width, norm, warp_sums);
-  for (uint32_t block = blockIdx.y * kThreads + warp() * kBlockColumns; block < out.stride;
-       block += gridDim.y * kThreads) {
-    const uint32_t i = block + lane();
-    const float y = i < out.width ? row_norm.of(in.values[first + i], i, norm) : 0.0f;
+  const auto value_of = [&](uint32_t column) {
+    return column < out.width ? float{in.values[first + column]} : 0.0f;
+  };
+  float x = value_of(i);
+  const RowNorm row_norm(RowLane(in, first, out.width), out.width, norm);
+  while (i - lane() < out.stride) {
+    const uint32_t block = i - lane();
+    const float y = i < out.width ? row_norm.of(x, weights) : 0.0f;
+    i += gridDim.y * kThreads;
+    x = value_of(i);
+    weights = ColumnWeights(norm, i, out.width);
     store_ready_block(out, row, block, y);
   }
 }
 
+// The same grid.
 __global__ void __launch_bounds__(kThreads)
     add_normed_kernel(FloatRows in, uint32_t width, DeviceNorm norm, FloatRows out) {
   let_next_begin();
+  const uint32_t begin = blockIdx.y * kThreads + threadIdx.x;
+  const ColumnWeights first_weights(norm, begin, width);
   wait_for_previous();
-  __shared__ WarpSums warp_sums;
   const size_t first = static_cast<size_t>(blockIdx.x) * in.stride;
-  const RowNorm row_norm(in, first, width, norm, warp_sums);
-  for (uint32_t i = threadIdx.x; i < width; i += kThreads) {
+  const RowNorm row_norm(RowLane(in, first, width), width, norm);
+  for (uint32_t i = begin; i < width; i += gridDim.y * kThreads) {
+    const ColumnWeights weights = i == begin ? first_weights : ColumnWeights(norm, i, width);
     const size_t to = static_cast<size_t>(blockIdx.x) * out.stride + i;
-    out.values[to] = row_norm.of(in.values[first + i], i, norm) + out.values[to];
+    out.values[to] = row_norm.of(in.values[first + i], weights) + out.values[to];
   }
+}
+
+// Few rows are parted among more blocks, so that a step of one row does not wait for one multiprocessor.
+dim3 grid_of(uint32_t num_rows, uint32_t width) {
+  constexpr uint32_t kManyBlocks = 128;
+  return {num_rows, std::clamp(kManyBlocks / num_rows, 1u, divide_up(width, kThreads)), 1};
 }
 
 }  // namespace
 
 cudaError_t norm(const FloatRows& in, Global<const uint32_t> chosen, bool has_chosen, uint32_t num_rows,
                  const DeviceNorm& norm, const ReadyRows& out, cudaStream_t stream) {
-  // Few rows are parted among more blocks, so that a step of one row does not wait for one multiprocessor.
-  constexpr uint32_t kManyBlocks = 128;
-  const uint32_t num_parts = std::clamp(kManyBlocks / num_rows, 1u, divide_up(out.stride, kThreads));
-  const cudaLaunchConfig_t config = config_of(dim3(num_rows, num_parts), kThreads, stream);
+  const cudaLaunchConfig_t config = config_of(grid_of(num_rows, out.stride), kThreads, stream);
   return cudaLaunchKernelEx(&config, norm_kernel, in, chosen, has_chosen, norm, out);
 }
 
 cudaError_t add_normed(const FloatRows& in, uint32_t num_rows, uint32_t width, const DeviceNorm& norm,
                        const FloatRows& out, cudaStream_t stream) {
-  const cudaLaunchConfig_t config = config_of(dim3(num_rows), kThreads, stream);
+  const cudaLaunchConfig_t config = config_of(grid_of(num_rows, width), kThreads, stream);
   return cudaLaunchKernelEx(&config, add_normed_kernel, in, width, norm, out);
 }
 

@@ -7,31 +7,19 @@
 
 #include "cuda-runner/kernels/device_kv.h"
 #include "cuda-runner/kernels/product.h"
+#include "cuda-runner/kernels/rotation.h"
 #include "cuda-runner/kernels/step_rows.h"
 #include "runner/backend/attention_shape.h"
 
 namespace runnel {
 
-// A norm of each head before the rotation.
-struct HeadNorm {
-  bool is_there = false;
-  Global<const float> gain = {};  // (head_dim)
-  float epsilon = 0.0f;
-};
-
-struct HeadNorms {
-  HeadNorm of_queries;
-  HeadNorm of_keys;
-};
-
 // A row of qkv has the queries of all heads, then keys, then values. Queries are normed and rotated in place.
-// Keys are normed in place, and rotated when they are written to the cache. angles (num_rows, rotary_dim)
-// must come from rope_angles for these rows.
-cudaError_t rope_store(const AttentionShape& shape, const Rope& rope, const HeadNorms& norms,
-                       Global<const float> angles, const StepRows& rows, uint32_t num_rows,
-                       const FloatRows& qkv, const DeviceKv& kv, uint32_t layer, cudaStream_t stream);
+// Keys are normed in place, and rotated when they are written to the cache.
+cudaError_t rope_store(const AttentionShape& shape, const Rotation& rotation, const StepRows& rows,
+                       uint32_t num_rows, const FloatRows& qkv, const DeviceKv& kv, uint32_t layer,
+                       cudaStream_t stream);
 
-// Loads the kernel: see load.h.
+// Loads the kernels: see load.h.
 cudaError_t load_rope_store();
 
 }  // namespace runnel

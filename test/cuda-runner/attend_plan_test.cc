@@ -18,7 +18,7 @@ struct Entry {
   bool operator==(const Entry&) const = default;
 };
 
-// The list for one row of a sequence of its own at each position: the counts, then joins, then pieces.
+// The list for one row of a sequence of its own at each position: the counts, then pieces.
 std::vector<Entry> list_of(const AttendPlanShape& shape, const std::vector<uint32_t>& positions) {
   std::vector<uint32_t> sequences(positions.size());
   for (uint32_t i = 0; i < sequences.size(); ++i) sequences[i] = 100 + i;
@@ -33,35 +33,34 @@ std::vector<Entry> list_of(const AttendPlanShape& shape, const std::vector<uint3
 
 TEST_CASE("attention's plan: a row alone is cut into its splits; a row with one split is a piece") {
   CHECK(list_of({0, kGroups, kKvHeads, kTileRows, 1, 100}, {255}) ==
-        std::vector<Entry>{{0, 0, 1, 0}, {0, 100, 255, 0}});
+        std::vector<Entry>{{0, 1, 0, 0}, {0, 100, 255, 0}});
   CHECK(list_of({0, kGroups, kKvHeads, kTileRows, 1, 100}, {256}) ==
-        std::vector<Entry>{{1, 2, 2, 0}, {0, 0, 2, 0}, {0, 100, 256, 0}, {0, 100, 256, 1}});
+        std::vector<Entry>{{2, 2, 0, 0}, {0, 100, 256, 0}, {0, 100, 256, 1}});
 }
 
 TEST_CASE("attention's plan: a window leaves out the splits before it") {
   CHECK(list_of({2, kGroups, kKvHeads, kTileRows, 1, 100}, {512}) ==
-        std::vector<Entry>{{1, 2, 2, 0}, {0, 0, 2, 0}, {0, 100, 512, 1}, {0, 100, 512, 2}});
+        std::vector<Entry>{{2, 2, 0, 0}, {0, 100, 512, 1}, {0, 100, 512, 2}});
   CHECK(list_of({1, kGroups, kKvHeads, kTileRows, 1, 100}, {512}) ==
-        std::vector<Entry>{{0, 0, 1, 0}, {0, 100, 512, 2}});
+        std::vector<Entry>{{0, 1, 0, 0}, {0, 100, 512, 2}});
 }
 
 TEST_CASE("attention's plan: rows are cut from the longest on, as far as there are places") {
   const auto list = list_of({0, kGroups, kKvHeads, kTileRows, 3, 5}, {300, 1000, 400});
-  CHECK(list[0] == Entry{1, 4, 6, 0});
-  CHECK(list[1] == Entry{1, 0, 4, 0});
-  CHECK(list[2] == Entry{1, 101, 1000, 0});
-  CHECK(list[6] == Entry{0, 100, 300, 0});
-  CHECK(list[7] == Entry{2, 102, 400, 0});
-  CHECK(list_of({0, kGroups, kKvHeads, kTileRows, 3, 0}, {300, 1000, 400})[0] == Entry{0, 0, 3, 0});
+  CHECK(list[0] == Entry{4, 6, 0, 0});
+  CHECK(list[1] == Entry{1, 101, 1000, 0});
+  CHECK(list[5] == Entry{0, 100, 300, 0});
+  CHECK(list[6] == Entry{2, 102, 400, 0});
+  CHECK(list_of({0, kGroups, kKvHeads, kTileRows, 3, 0}, {300, 1000, 400})[0] == Entry{0, 3, 0, 0});
 }
 
 TEST_CASE("attention's plan: rows that are no longer than a block's share are whole") {
   std::vector<uint32_t> positions(256, 511);
-  CHECK(list_of({0, kGroups, kKvHeads, kTileRows, 256, 1024}, positions)[0] == Entry{0, 0, 256, 0});
+  CHECK(list_of({0, kGroups, kKvHeads, kTileRows, 256, 1024}, positions)[0] == Entry{0, 256, 0, 0});
   positions[7] = 131071;
   const auto list = list_of({0, kGroups, kKvHeads, kTileRows, 256, 1024}, positions);
-  CHECK(list[0] == Entry{1, 512, 512 + 255, 0});
-  CHECK(list[1] == Entry{7, 0, 512, 0});
+  CHECK(list[0] == Entry{512, 512 + 255, 0, 0});
+  CHECK(list[1] == Entry{7, 107, 131071, 0});
 }
 
 TEST_CASE("attention's plan: rows of a prompt are tiles, the last positions first, if there are enough") {
@@ -84,7 +83,7 @@ TEST_CASE("attention's plan: rows of a prompt are tiles, the last positions firs
   CHECK(plan.has_pieces());
   REQUIRE(plan.num_tiles() == kEnough / kTileRows);
   CHECK(std::vector(enough.begin(), enough.begin() + 16) ==
-        std::vector<uint32_t>{0, 0, 2, plan.num_tiles(), 0, 0, 7, 0, kEnough, 1, 9, 0,  //
+        std::vector<uint32_t>{0, 2, plan.num_tiles(), 0, 0, 0, 7, 0, kEnough, 1, 9, 0,  //
                               kEnough - 3, 3, 1, 100 + kEnough - 4});
   CHECK(std::vector(enough.end() - 4, enough.end()) == std::vector<uint32_t>{1, kTileRows, 1, 100});
   make(kEnough - kTileRows);

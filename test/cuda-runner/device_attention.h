@@ -30,7 +30,8 @@ struct DeviceWork {
       : plan_shape{shape.window, attend_groups(shape), shape.num_kv_heads, attend_tile_rows(shape),
                    max_rows,     max_places,           kMinTileBlocks},
         words(stream, AttendPlan::max_words(plan_shape)),
-        workspace(stream, size_t{max_places} * shape.num_heads * (2 + shape.head_dim)) {}
+        results(stream, size_t{max_places} * shape.num_heads * (2 + shape.head_dim)),
+        arrivals(stream, std::vector<uint32_t>(size_t{max_places} * attend_groups(shape))) {}
 
   AttendWork plan(const std::vector<RowPlace>& rows) const {
     std::vector<uint32_t> positions, sequences;
@@ -43,12 +44,15 @@ struct DeviceWork {
     std::vector<uint32_t> all(made.begin(), made.end());
     all.resize(AttendPlan::max_words(plan_shape));
     words.set(all);
-    return {words.read_view(), plan.has_pieces(), plan.num_tiles()};
+    return {words.read_view(), AttendPlan::max_pieces(plan_shape), plan.has_pieces(), plan.num_tiles()};
   }
+
+  AttendWorkspace workspace() const { return {results.view(), arrivals.view()}; }
 
   AttendPlanShape plan_shape;
   DeviceArray<uint32_t> words;
-  DeviceArray<float> workspace;
+  DeviceArray<float> results;
+  DeviceArray<uint32_t> arrivals;
 };
 
 // Queries of some rows of a step, and the results of attention for them.
@@ -93,7 +97,7 @@ struct Attention {
                             planned,
                             {in.view(), sequences.qkv_stride()},
                             sequences.kv()},
-                           kMaxAttendPositions, work.workspace.view(), out->view(), stream));
+                           kMaxAttendPositions, work.workspace(), out->view(), stream));
     stream.synchronize();
     return out;
   }

@@ -122,7 +122,7 @@ class DeviceSequences {
     qkv_ = random_floats(rows.size() * qkv_stride(), rng);
     const DeviceStep step(stream_, rows, block_tables_, table_stride_);
     const DeviceArray<float> qkv(stream_, qkv_);
-    require_success(rope_store(shape_, {0, false}, {}, {}, step.view(), static_cast<uint32_t>(rows.size()),
+    require_success(rope_store(shape_, {{0, false}, {}, {}}, step.view(), static_cast<uint32_t>(rows.size()),
                                {qkv.view(), qkv_stride()}, kv_, layer, stream_));
     stream_.synchronize();
   }

@@ -61,28 +61,30 @@ class Steps {
   TemporaryFile file_;
 };
 
-TEST_CASE("step costs: a layer of a decode step takes no more than 9 launches, and what is around them 4") {
+TEST_CASE("step costs: a layer of a decode step takes no more than 7 launches, and what is around them 4") {
   for (const uint32_t num_rows : {1u, 9u, 70u}) {
     CAPTURE(num_rows);
-    const uint64_t two_layers = Steps({.num_layers = 2}).counts(num_rows, "").launches;
-    const uint64_t three_layers = Steps({.num_layers = 3}).counts(num_rows, "").launches;
+    // Heads of 32 values, as attention makes ready itself.
+    const uint64_t two_layers = Steps({.num_layers = 2, .hidden = 128}).counts(num_rows, "").launches;
+    const uint64_t three_layers = Steps({.num_layers = 3, .hidden = 128}).counts(num_rows, "").launches;
     const uint64_t layer = three_layers - two_layers;
-    CHECK(layer <= 9);
+    CHECK(layer <= 7);
     CHECK(two_layers - 2 * layer <= 4);  // embeddings, angles, and the norm and the product of the head
   }
 }
 
 TEST_CASE("step costs: products load each weight once, and lanes do not wait for each other's banks") {
   using enum TensorType;
-  // More than 32 rows are two groups. These matrices are small, so a block takes fewer rows of floats, eight
-  // of those without a gate.
+  // More than 32 rows are two groups, or four for types with two sums. These matrices are small, so a block
+  // takes fewer rows of floats, eight of those without a gate.
   const std::pair<uint32_t, uint64_t> most_loads[] = {{1, 1}, {8, 1}, {32, 1}, {64, 2}};
   for (const TensorType type : {kQ4_1, kQ8_0, kQ4_K, kQ2_K, kF16, kF32}) {
     CAPTURE(type_name(type));
     const Steps steps({.matrix_type = type, .num_layers = 1, .hidden = 256, .ffn = 512});
     const uint64_t stored = steps.matrix_bytes();
     for (const auto& [num_rows, most] : most_loads) {
-      const uint64_t loads = is_quantised(type) ? most : std::max(1u, num_rows / 8);
+      const uint64_t groups = type == kQ2_K && num_rows > 32 ? 2 * most : most;
+      const uint64_t loads = is_quantised(type) ? groups : std::max(1u, num_rows / 8);
       CAPTURE(num_rows);
       const emulator::Counts counts = steps.counts(num_rows, kProducts);
       CHECK(counts.constant_bytes >= stored);

@@ -1,6 +1,7 @@
 // The arithmetic of the words of kernels.
 #include "cuda-runner/emulator/lang.h"
 
+#include <bit>
 #include <cmath>
 #include <random>
 
@@ -25,6 +26,40 @@ TEST_CASE("lang: halves are widened exactly and rounded to even") {
   CHECK(to_half(65520.0f) == 0x7c00);
   CHECK(to_half(1.0f + 0x1p-11f) == 0x3c00);
   CHECK(to_half(1.0f + 3 * 0x1p-11f) == 0x3c02);
+}
+
+__global__ void reduce_kernel(Global<const uint32_t> in, Global<uint32_t> out) {
+  const uint32_t value = in[threadIdx.x];
+  const int32_t sum = reduce_add(std::bit_cast<int32_t>(value));
+  out[2 * threadIdx.x] = std::bit_cast<uint32_t>(sum);
+  out[2 * threadIdx.x + 1] = reduce_max(value);
+}
+
+TEST_CASE("lang: reduce_add and reduce_max give all lanes of a warp its sum, which wraps, and its maximum") {
+  Emulated device;
+  std::vector<uint32_t> values(64, 0xffffffff);  // -1
+  for (uint32_t i = 32; i < 64; ++i) values[i] = i << 26;
+  const Array<uint32_t> in = device.upload(values);
+  const Array<uint32_t> out = device.allocate<uint32_t>(128);
+  CHECK(device.launch(1, 64, LAUNCH(reduce_kernel, in.read_only(), out.view())) == cudaSuccess);
+  const std::vector<uint32_t> found = device.download(out);
+  for (uint32_t i = 0; i < 32; ++i) {
+    CHECK(found[2 * i] == static_cast<uint32_t>(-32));
+    CHECK(found[2 * i + 1] == 0xffffffff);
+    CHECK(found[64 + 2 * i] == 1520u << 26);
+    CHECK(found[64 + 2 * i + 1] == 63u << 26);
+  }
+}
+
+__global__ void divergent_reduce_kernel(Global<int32_t> out) {
+  out[lane()] = lane() == 31 ? 0 : reduce_add(1);
+}
+
+TEST_CASE("lang: reductions need the whole warp") {
+  Emulated device;
+  const Array<int32_t> out = device.allocate<int32_t>(32);
+  CHECK(device.launch(1, 32, LAUNCH(divergent_reduce_kernel, out.view())) == cudaErrorLaunchFailure);
+  CHECK(says(emulator::last_fault(), "31 threads wait in reduce_add()"));
 }
 
 // kernels/lang.h says which elements a lane holds.

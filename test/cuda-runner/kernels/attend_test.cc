@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "cuda-runner/kernels/rope_store.h"
 #include "test/cuda-runner/cpu_twin.h"
 #include "test/cuda-runner/device_attention.h"
 #include "test/unit_test.h"
@@ -154,6 +155,82 @@ TEST_CASE("attend: more splits than lanes are joined") {
   CHECK(attention.on_device(0, 2, kEnoughPlaces)->is(attention.wanted_rows()));
 }
 
+// Rows that are the last of their sequences.
+struct RotatingCase {
+  KvType type;
+  AttentionShape shape;
+  Rope rope;
+  bool has_norms;
+  std::vector<uint32_t> lengths;
+};
+
+// Attention that rotates and stores does what rope_store and attention do.
+void check_rotating(const TestStream& stream, const RotatingCase& wanted_case, std::mt19937& rng) {
+  const auto& [type, shape, rope, has_norms, lengths] = wanted_case;
+  CAPTURE(kv_type_name(type));
+  CAPTURE(shape.num_heads);
+  CAPTURE(shape.head_dim);
+  CAPTURE(shape.window);
+  CAPTURE(rope.rotary_dim);
+  CAPTURE(rope.interleaved);
+  CAPTURE(has_norms);
+  REQUIRE(attend_rotates(shape));
+  DeviceSequences sequences(stream, type, shape, 32, lengths, rng);
+  sequences.fill(kAttendLayer, rng);
+  std::vector<RowPlace> rows;
+  for (uint32_t i = 0; i < lengths.size(); ++i) rows.push_back({i, lengths[i] - 1});
+  const auto num_rows = static_cast<uint32_t>(rows.size());
+  const uint32_t width = shape.num_heads * shape.head_dim;
+  const std::vector<float> made = random_floats(size_t{num_rows} * sequences.qkv_stride(), rng, 2.0f);
+  const DeviceArray<float> angles(
+      stream, random_floats(std::max(size_t{num_rows} * rope.rotary_dim, size_t{1}), rng));
+  const DeviceArray<float> gains(stream, random_floats(shape.head_dim, rng));
+  const HeadNorm norm{has_norms, gains.read_view(), 1e-5f};
+  const Rotation rotation{rope, {norm, norm}, angles.read_view()};
+  const DeviceStep step = sequences.step(rows);
+  for (const uint32_t max_places : {kEnoughPlaces, kNoPlaces}) {
+    const DeviceArray<float> qkv(stream, made);
+    const DeviceWork work(stream, shape, num_rows, max_places);
+    AttendInputs inputs{shape,           kAttendLayer,
+                        num_rows,        step.view(),
+                        work.plan(rows), {qkv.view(), sequences.qkv_stride()},
+                        sequences.kv(),  true,
+                        rotation};
+    REQUIRE(inputs.work.num_tiles == 0);
+    sequences.fill(kAttendLayer, rng);  // also the positions of the rows, whose values nobody may see
+    const DeviceReady rotating(stream, width, num_rows);
+    require_success(attend(inputs, kMaxAttendPositions, work.workspace(), rotating.view(), stream));
+    const std::vector<uint8_t> stored = sequences.bytes();
+    REQUIRE(bits_of(qkv.values()) == bits_of(made));
+
+    const DeviceReady wanted(stream, width, num_rows);
+    require_success(
+        rope_store(shape, rotation, step.view(), num_rows, inputs.qkv, sequences.kv(), kAttendLayer, stream));
+    inputs.rotates = false;
+    require_success(attend(inputs, kMaxAttendPositions, work.workspace(), wanted.view(), stream));
+    REQUIRE(sequences.bytes() == stored);
+    REQUIRE(bits_of(rotating.values.values()) == bits_of(wanted.values.values()));
+    REQUIRE(rotating.quants.values() == wanted.quants.values());
+  }
+}
+
+TEST_CASE("attend: rows that are rotated and stored on the way are as if that was done before") {
+  const TestStream stream;
+  std::mt19937 rng(49);
+  const std::vector<uint32_t> lengths = {600, 1, 32, 33, 256, 257, 9};
+  for (const KvType type : kTypes) {
+    for (const uint32_t head_dim : {32u, 64u, 128u, 256u}) {
+      const bool is_interleaved = head_dim == 64;
+      const AttentionShape shape{head_dim == 256 ? 4u : 8u, 1, head_dim, kScale};
+      check_rotating(stream, {type, shape, {head_dim, is_interleaved}, head_dim != 128, lengths}, rng);
+    }
+    check_rotating(stream, {type, {6, 2, 64, kScale, 40}, {32, true}, true, {600, 39, 295}}, rng);
+    check_rotating(stream, {type, {3, 3, 32, kScale, 1}, {16, false}, false, {513, 256}}, rng);
+    check_rotating(stream, {type, {4, 2, 96, kScale}, {0, false}, true, {40, 300}}, rng);
+  }
+  check_rotating(stream, {KvType::kF16, {4, 2, 20, kScale}, {12, false}, true, {33, 290}}, rng);
+}
+
 AttentionShape tiled_shape(uint32_t queries_per_kv, uint32_t head_dim, uint32_t window = 0) {
   return {2 * queries_per_kv, 2, head_dim, kScale, window};
 }
@@ -253,7 +330,7 @@ TEST_CASE("attend: captured once, it is right wherever the rows are when it runs
   require_success(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   require_success(attend(
       {shape, kAttendLayer, 2, step.view(), planned, {in.view(), sequences.qkv_stride()}, sequences.kv()},
-      kMaxAttendPositions, work.workspace.view(), out.view(), stream));
+      kMaxAttendPositions, work.workspace(), out.view(), stream));
   require_success(cudaStreamEndCapture(stream, &graph));
   require_success(cudaGraphInstantiate(&captured, graph, 0));
   for (const std::vector<RowPlace>& rows :
@@ -274,7 +351,7 @@ TEST_CASE("attend: the workspace has room for each split of the cache, within a 
   const AttentionShape shape{32, 8, 128, kScale};
   const uint64_t split_floats = 32 * 130;
   const auto places = [&](const AttendLimits& limits) {
-    CHECK(attend_workspace_floats(shape, limits) == split_floats * max_cut_splits(shape, limits));
+    CHECK(attend_result_floats(shape, limits) == split_floats * max_cut_splits(shape, limits));
     return max_cut_splits(shape, limits);
   };
   CHECK(places({1, 256, 1u << 20}) == 0);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "test/cuda-runner/cpu_twin.h"
@@ -28,7 +29,9 @@ TEST_CASE("norm: rows of any width have the bits of the reference, ready for a p
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937 rng(static_cast<std::mt19937::result_type>(seed));
-  std::vector<uint32_t> widths = {1, 31, 32, 33, 255, 256, 257, 576, 2048};
+  // A thread keeps 32 values of a row: those of rows of up to 8,192 columns.
+  std::vector<uint32_t> widths = {1,    31,   32,   33,   255,  256,  257, 576,
+                                  2048, 2049, 4100, 6200, 8192, 8193, 8740};
   for (int i = 0; i < 10; ++i) widths.push_back(1 + rng() % 700);
   for (const uint32_t width : widths) {
     constexpr uint32_t kRows = 3;
@@ -67,6 +70,30 @@ TEST_CASE("norm: rows of any width have the bits of the reference, ready for a p
                          {gains.read_view(), kEpsilon, true, biases.read_view()}, out.view(), stream));
     REQUIRE(out.is(reference::ready(centred, width)));
   }
+}
+
+TEST_CASE("norm: many rows, whose blocks write several parts, are as they are alone") {
+  const TestStream stream;
+  std::mt19937 rng(32);
+  constexpr uint32_t kWidth = 1100;
+  constexpr uint32_t kRows = 60;
+  const DeviceArray<float> in(stream, random_floats(size_t{kRows} * kWidth, rng));
+  const DeviceArray<float> gains(stream, random_floats(kWidth, rng));
+  const DeviceNorm gain{gains.read_view(), kEpsilon};
+  const DeviceReady all(stream, kWidth, kRows);
+  const DeviceReady few(stream, kWidth, 2);
+  const std::vector<float> before(size_t{kRows} * kWidth, 1.0f);
+  const DeviceArray<float> all_added(stream, before);
+  const DeviceArray<float> few_added(stream, before);
+  for (const auto& [num_rows, out, added] : {std::tuple(kRows, &all, &all_added), {2, &few, &few_added}}) {
+    require_success(norm({in.view(), kWidth}, {}, false, num_rows, gain, out->view(), stream));
+    require_success(add_normed({in.view(), kWidth}, num_rows, kWidth, gain, {added->view(), kWidth}, stream));
+  }
+  const auto same = [&](const std::vector<float>& a, const std::vector<float>& b, size_t count) {
+    return bits_of({a.begin(), a.begin() + count}) == bits_of({b.begin(), b.begin() + count});
+  };
+  CHECK(same(all.values.values(), few.values.values(), 2 * all.stride));
+  CHECK(same(all_added.values(), few_added.values(), 2 * kWidth));
 }
 
 TEST_CASE("norm: chosen rows, in the order they are chosen, are as they are among all") {

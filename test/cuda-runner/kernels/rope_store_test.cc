@@ -100,7 +100,7 @@ void check_rope_store(const TestStream& stream, const RopeCase& wanted_case, std
   const DeviceArray<float> gains(stream, gain);
   constexpr float kEpsilon = 1e-6f;
   const HeadNorm norm{has_norms, gains.read_view(), kEpsilon};
-  require_success(rope_store(shape, rope, {norm, norm}, angles.read_view(), step.view(), num_rows,
+  require_success(rope_store(shape, {rope, {norm, norm}, angles.read_view()}, step.view(), num_rows,
                              {qkv.view(), stride}, sequences.kv(), kLayer, stream));
 
   const std::vector<float> turns = angles.values();
@@ -175,7 +175,7 @@ TEST_CASE("rope_store: a NaN or oversized value is not lost in a block of others
       row[64 + 13] = bad;
       const DeviceArray<float> qkv(stream, row);
       const DeviceStep step = sequences.step({{0, 0}});
-      require_success(rope_store(shape, {0, false}, {}, {}, step.view(), 1,
+      require_success(rope_store(shape, {{0, false}, {}, {}}, step.view(), 1,
                                  {qkv.view(), sequences.qkv_stride()}, sequences.kv(), 0, stream));
       const size_t keys = sequences.kv().keys_of(0, sequences.block_of({0, 0}), 0);
       CHECK_FALSE(std::isfinite(stored_at(sequences.kv(), sequences.bytes(), keys, 0).value[13]));
