@@ -26,8 +26,8 @@ WANTED = {'1': 4, '2': 4, '4': 2, '8': 1}
 WANTED_GATED = {**WANTED, '2': 3}
 FLOATS = {'0': 'F32', '1': 'F16', '30': 'BF16'}
 Q4_0 = '2'
-# Instructions for each IMMA, by the parameters of the kernel: rows of the batch, or halves of a block's warps.
-MOST = {('segments', '8'): 95, ('segments', '16'): 62, ('segments', '32'): 41, ('tiles', '1'): 29, ('tiles', '2'): 39}
+# Instructions for each IMMA, by the parameters of the kernel: rows of the batch, or parts of a block's warps.
+MOST = {('segments', '8'): 55, ('segments', '16'): 38, ('segments', '32'): 27, ('tiles', '1'): 22, ('tiles', '2'): 26}
 # Instructions for each FFMA, by tiles and rows of the batch. Each row that a thread multiplies more weights by, and each
 # weight for more rows, is one load of shared memory for more FFMA.
 MOST_OF_FLOATS = {('4', '128'): 1.15, ('2', '64'): 1.32, ('2', '32'): 1.24, ('2', '16'): 1.42, ('1', '32'): 1.36,

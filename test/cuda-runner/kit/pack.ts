@@ -49,7 +49,8 @@ writeFileSync(join(folder, 'kit.json'), `${JSON.stringify(about)}\n`);
 
 const archive = join(values.build, `${NAME}.tar.xz`);
 execFileSync('tar', ['-C', values.build, '-cf', `${archive}.part`, '--xz', NAME], {
-  env: { ...process.env, XZ_OPT: '-9 -T2' },
+  // The programs have the same kernels, which the dictionary must reach back to, past Node.
+  env: { ...process.env, XZ_OPT: '--lzma2=preset=9,dict=256MiB' },
 });
 const { size } = statSync(`${archive}.part`);
 if (size > MAX_ARCHIVE_BYTES) {
