@@ -40,7 +40,8 @@ TEST_CASE("attention's costs: a row loads each key and value once, for up to 8 q
         const AttentionShape shape{queries_per_kv, 1, 128, 0.1f};
         const Costs costs = costs_of(type, shape, {{0, 511}}, max_places, "attend_rows");
         const emulator::Counts& counts = costs.counts;
-        // Besides, each of the two splits loads the queries and the row's places, and their results are joined.
+        // Besides, each of the two splits loads the queries and the row's places, and their results are
+        // joined.
         CHECK(counts.load_bytes <= costs.kv_bytes + 4 * sizeof(float) * queries_per_kv * 132 + 2048);
         CHECK(32 * counts.load_sectors <= counts.load_bytes * 21 / 20);
         // Octets of F32 are of 32 bytes, so two lanes share a bank.
