@@ -114,10 +114,9 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
 // --- launchers
 
 // For many rows of the batch, and for grids that would be small.
-inline constexpr TileShape kTileShape = {
-    .parts = 1, .tiles = 4, .column_warps = 2, .groups = 4, .blocks = 2, .shared_totals = true};
+inline constexpr TileShape kTileShape = {.parts = 1, .tiles = 4, .column_warps = 2, .groups = 4, .blocks = 2};
 inline constexpr TileShape kSplitTileShape = {
-    .parts = 2, .tiles = 2, .column_warps = 1, .groups = 4, .blocks = 4, .shared_totals = true};
+    .parts = 2, .tiles = 2, .column_warps = 1, .groups = 4, .blocks = 4};
 
 template <typename Product>
 concept IsTileProduct = requires {

@@ -17,7 +17,6 @@ struct TileShape {
   uint32_t column_warps;  // warps of a part that share a tile
   uint32_t groups;        // groups of 8 rows of the batch of a warp
   uint32_t blocks;        // that a multiprocessor has room for
-  bool shared_totals;     // the totals are in shared memory, so that registers are left for more warps
 };
 
 template <TensorType kType, TileShape kShape>
@@ -40,7 +39,7 @@ struct TileProduct {
   static constexpr uint32_t kResultStride = 36;
   static constexpr uint32_t kResults = kTiles * kColumns * kResultStride;
   static constexpr uint32_t kSums = (kParts - 1) * kResults;
-  static constexpr uint32_t kTotals = kShape.shared_totals ? kPartThreads * kGroups * 8 : 0;
+  static constexpr uint32_t kTotals = kPartThreads * kGroups * 8;
 
   // The warps that share a tile copy as many blocks of it each.
   template <uint32_t kCount>
@@ -161,7 +160,7 @@ struct TileProduct {
     const FragmentPlace<kType, kOwnBlocks> weights_place(warp_of_part() / kColumnWarps * kColumnWarps *
                                                          Weights::kWords);
     const RowsPlace<Rows> rows_place(kRowsAt, warp() % kColumnWarps * kWarpColumns);
-    Totals total(memory);
+    if (part() == 0) clear_totals(memory);
     size_t stage = ring;
     size_t free_stage = ring_end - kStageWords;  // the one before, which all threads have read
     for (uint32_t round = 0; round < num_blocks; round += kParts * kSegmentBlocks) {
@@ -194,11 +193,11 @@ struct TileProduct {
         }
         stage = stage + kStageWords == ring_end ? ring : stage + kStageWords;
       }
-      add_in_order(acc, round, num_blocks, memory, total);
+      add_in_order(acc, round, num_blocks, memory);
     }
     wait_copies<0>();
     sync_block();
-    if (part() == 0) total.store_results(memory);
+    if (part() == 0) store_totals(memory);
     sync_block();
   }
 
@@ -224,64 +223,44 @@ struct TileProduct {
     return warp() % kPartWarps;
   }
 
-  // A lane's sums of one half of the tile and a group.
-  struct Quad {
-    float of[4];
-  };
-  // The totals of the segments so far.
-  class Totals {
-   public:
-    __device__ explicit Totals(Memory& memory) {
-      if constexpr (kTotals > 0) {
-        for (uint32_t quad = 0; quad < 2 * kGroups && part() == 0; ++quad) set(quad, {}, memory);
-      }
+  // The totals of the segments so far, which the threads of the first part have in shared memory: so
+  // registers are left for more warps. quad: of the sums of one half of the tile and a group.
+  __device__ static size_t total_at(uint32_t quad) {
+    return kFirstTotal + size_t{4} * (quad * kPartThreads + thread_of_part());
+  }
+  __device__ static void clear_totals(Memory& memory) {
+    for (uint32_t quad = 0; quad < 2 * kGroups; ++quad)
+      memory.words.template store<float4>(total_at(quad), float4{0.0f, 0.0f, 0.0f, 0.0f});
+  }
+  __device__ static void store_totals(Memory& memory) {
+    for (uint32_t quad = 0; quad < 2 * kGroups; ++quad) {
+      const auto total = memory.words.template load<float4>(total_at(quad));
+      const float of[4] = {total.x, total.y, total.z, total.w};
+      for (uint32_t i = 0; i < 4; ++i)
+        memory.words[place(0, quad / 2, 4 * (quad % 2) + i)] = std::bit_cast<uint32_t>(of[i]);
     }
-    __device__ Quad of(uint32_t quad, Memory& memory) const {
-      if constexpr (kTotals == 0) return own_[quad];
-      const auto four = memory.words.template load<float4>(at(quad));
-      return {four.x, four.y, four.z, four.w};
-    }
-    __device__ void set(uint32_t quad, const Quad& to, Memory& memory) {
-      if constexpr (kTotals == 0) {
-        own_[quad] = to;
-      } else {
-        memory.words.template store<float4>(at(quad), float4{to.of[0], to.of[1], to.of[2], to.of[3]});
-      }
-    }
-    __device__ void store_results(Memory& memory) const {
-      for (uint32_t quad = 0; quad < 2 * kGroups; ++quad) {
-        const Quad sum = of(quad, memory);
-        for (uint32_t i = 0; i < 4; ++i)
-          memory.words[place(0, quad / 2, 4 * (quad % 2) + i)] = std::bit_cast<uint32_t>(sum.of[i]);
-      }
-    }
-
-   private:
-    __device__ static size_t at(uint32_t quad) {
-      return kFirstTotal + size_t{4} * (quad * kPartThreads + thread_of_part());
-    }
-    Quad own_[kTotals == 0 ? 2 * kGroups : 1] = {};
-  };
+  }
 
   // Adds the sums of a segment of each part to the totals, which the first part has.
   __device__ static void add_in_order(const float (&acc)[kGroups][4][2], uint32_t round, uint32_t num_blocks,
-                                      Memory& memory, Totals& total) {
+                                      Memory& memory) {
     if constexpr (kParts > 1) {
       if (part() > 0) store(acc, part() - 1, memory);
       sync_block();
     }
     if (part() > 0) return;
     for (uint32_t quad = 0; quad < 2 * kGroups; ++quad) {
-      Quad sum = total.of(quad, memory);
-      for (uint32_t i = 0; i < 4; ++i) sum.of[i] = sum.of[i] + acc[quad / 2][2 * (quad % 2) + i / 2][i % 2];
+      const auto total = memory.words.template load<float4>(total_at(quad));
+      float sum[4] = {total.x, total.y, total.z, total.w};
+      for (uint32_t i = 0; i < 4; ++i) sum[i] = sum[i] + acc[quad / 2][2 * (quad % 2) + i / 2][i % 2];
       for (uint32_t other = 1; other < kParts; ++other) {
         if (round + other * kSegmentBlocks >= num_blocks) break;
         for (uint32_t i = 0; i < 4; ++i) {
           const uint32_t bits = memory.words[place(other - 1, quad / 2, 4 * (quad % 2) + i)];
-          sum.of[i] = sum.of[i] + std::bit_cast<float>(bits);
+          sum[i] = sum[i] + std::bit_cast<float>(bits);
         }
       }
-      total.set(quad, sum, memory);
+      memory.words.template store<float4>(total_at(quad), float4{sum[0], sum[1], sum[2], sum[3]});
     }
   }
   __device__ static void store(const float (&from)[kGroups][4][2], uint32_t to, Memory& memory) {
