@@ -47,10 +47,10 @@ struct SegmentProduct {
   static constexpr uint32_t kOwned = kColumns / kOwners;                // results of a thread
 
   // Words of the ring of a warp: what the blocks of a multiprocessor leave to it. Devices that give a block
-  // no more than 99 KiB have room for 8 warps, and those that give it 64 KiB for 4.
-  static constexpr uint32_t kMaxBlockKib = std::min(227 / kMinBlocks - 1, kWarps == 4   ? 60u
-                                                                          : kWarps == 8 ? 99u
-                                                                                        : 226u);
+  // no more than 99 KiB have room for 8 warps, and those that give it 64 KiB for dot products and for 4
+  // warps.
+  static constexpr uint32_t kLeastKib = kWarps == 4 || kHasDots ? 60 : 99;
+  static constexpr uint32_t kMaxBlockKib = std::min(227 / kMinBlocks - 1, kWarps <= 8 ? kLeastKib : 226);
   static constexpr uint32_t kRingWords = kMaxBlockKib * 256 / kWarps - kPartials;
   template <uint32_t kCount>
   static constexpr uint32_t kWordsOf =
