@@ -30,8 +30,9 @@ struct RowAttention {
                                            : kQueries == 2 ? (kIsF32 ? 512 : 640)
                                            : kQueries == 4 ? (kIsF32 ? 384 : 512)
                                                            : (kIsF32 ? 256 : 384);
-  static constexpr uint32_t kResidentThreads =
-      kMostThreads - (kType == KvType::kQ8_0 && kWarps == 2 && kQueries > 1 ? 128 : 0);
+  static constexpr bool kHasFewer = kType == KvType::kQ8_0 && kQueries > 1 &&
+                                    (kWarps == 2 || kQueries * kWarps >= 32);
+  static constexpr uint32_t kResidentThreads = kMostThreads - (kHasFewer ? 128 : 0);
 
   struct Memory {
     typename Stream::Memory stream;

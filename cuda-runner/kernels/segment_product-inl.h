@@ -26,10 +26,10 @@ struct SegmentProduct {
   static constexpr uint32_t kGroups = kHasDots ? 1 : kColumns / kGroupRows;
   static constexpr uint32_t kMaxThreads = kWarps * kWarpSize;
   // 16 warps on a multiprocessor leave 128 registers to a thread, 32 leave 64. One row needs no more, and
-  // then the blocks of a large matrix are all there at once. Types with two sums and minima need more for 32
-  // rows.
+  // then the blocks of a large matrix are all there at once. Types with two sums need more for 32 rows, if
+  // they have minima or there are two matrices.
   static constexpr bool kHasMostScales =
-      BlockScales<kType>::kHasTwoSums && BlockScales<kType>::kFormat.has_minimum;
+      BlockScales<kType>::kHasTwoSums && (BlockScales<kType>::kFormat.has_minimum || kMatrices > 1);
   static constexpr uint32_t kResidentWarps = kHasDots && kWarps == 8            ? 40 - 8 * kColumns
                                              : kWarps == 4                      ? 12
                                              : kColumns == 32 && kHasMostScales ? kWarps
