@@ -41,7 +41,8 @@ struct Timed {
 // Calls of with the product that takes the least time, of which the device must have memory for one.
 template <typename Of, typename... Products>
 cudaError_t with_fastest(uint32_t num_tiles, uint32_t num_rows, const Of& of, const Products&... timed) {
-  const uint64_t least = std::min({timed.time(num_tiles, num_rows)...});
+  uint64_t least = UINT64_MAX;
+  ((least = std::min(least, timed.time(num_tiles, num_rows))), ...);
   cudaError_t status = cudaErrorInvalidValue;
   static_cast<void>(
       ((timed.time(num_tiles, num_rows) == least && (status = of(timed.product), true)) || ...));
