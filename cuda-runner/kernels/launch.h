@@ -38,25 +38,22 @@ inline cudaLaunchAttribute early_begin{.id = cudaLaunchAttributeProgrammaticStre
                                        .pad = {},
                                        .val = {.programmaticStreamSerializationAllowed = 1}};
 
-// The largest size of dynamic_shared() on this device: 64 KiB on 7.5, 99 on 8.6, 8.9 and 12.0, 227 on 9.0. 0
-// if it cannot be asked.
-inline uint32_t max_dynamic_shared_bytes() {
+// An attribute of this device; `otherwise` if it cannot be asked.
+inline uint32_t device_attribute(cudaDeviceAttr attribute, uint32_t otherwise) {
   int device = 0;
-  int bytes = 0;
+  int value = 0;
   if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
-    return 0;
-  return static_cast<uint32_t>(bytes);
+      cudaDeviceGetAttribute(&value, attribute, device) != cudaSuccess)
+    return otherwise;
+  return static_cast<uint32_t>(value);
 }
 
-// 1 if it cannot be asked.
+// The largest size of dynamic_shared() on this device: 64 KiB on 7.5, 99 on 8.6, 8.9 and 12.0, 227 on 9.0.
+inline uint32_t max_dynamic_shared_bytes() {
+  return device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, 0);
+}
 inline uint32_t num_multiprocessors() {
-  int device = 0;
-  int count = 0;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
-    return 1;
-  return static_cast<uint32_t>(count);
+  return device_attribute(cudaDevAttrMultiProcessorCount, 1);
 }
 
 // Devices accept grids of at most 65,535 blocks in y and z. A step may have more rows than that, so long

@@ -28,12 +28,13 @@ struct Timed {
   static constexpr uint64_t kWave = kWaveOf;
   ProductOf product;
 
-  // The blocks fill the device in waves. UINT64_MAX: the device lacks the memory.
-  uint64_t time(uint32_t num_tiles, uint32_t num_rows) const {
-    if (!has_memory_for(product)) return UINT64_MAX;
+  // The blocks fill the device in waves. UINT64_MAX: the device has less shared memory for a block.
+  uint64_t time(uint32_t num_tiles, uint32_t num_rows, uint32_t shared_bytes,
+                uint32_t multiprocessors) const {
+    if (ProductOf::Memory::kBytes > shared_bytes) return UINT64_MAX;
     const uint64_t blocks =
         uint64_t{divide_up(num_tiles, ProductOf::kTiles)} * divide_up(num_rows, ProductOf::kColumns);
-    const uint64_t places = uint64_t{ProductOf::kMinBlocks} * num_multiprocessors();
+    const uint64_t places = uint64_t{ProductOf::kMinBlocks} * multiprocessors;
     return (blocks + places - 1) / places * kWave;
   }
 };
@@ -41,11 +42,15 @@ struct Timed {
 // Calls of with the product that takes the least time, of which the device must have memory for one.
 template <typename Of, typename... Products>
 cudaError_t with_fastest(uint32_t num_tiles, uint32_t num_rows, const Of& of, const Products&... timed) {
+  // Prompts ask at every launch, so the device is asked once for all products.
+  const uint32_t shared_bytes = max_dynamic_shared_bytes();
+  const uint32_t multiprocessors = num_multiprocessors();
+  const uint64_t times[] = {timed.time(num_tiles, num_rows, shared_bytes, multiprocessors)...};
   uint64_t least = UINT64_MAX;
-  ((least = std::min(least, timed.time(num_tiles, num_rows))), ...);
+  for (const uint64_t time : times) least = std::min(least, time);
   cudaError_t status = cudaErrorInvalidValue;
-  static_cast<void>(
-      ((timed.time(num_tiles, num_rows) == least && (status = of(timed.product), true)) || ...));
+  uint32_t next = 0;
+  static_cast<void>(((times[next++] == least && (status = of(timed.product), true)) || ...));
   return status;
 }
 
