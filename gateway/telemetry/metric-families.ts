@@ -73,8 +73,11 @@ export class MetricFamilies {
     return this.#registry.contentType;
   }
 
-  text(): Promise<string> {
-    return this.#registry.metrics();
+  /** names: of the only metrics wanted; all by default. */
+  async text(names?: readonly string[]): Promise<string> {
+    if (names === undefined) return this.#registry.metrics();
+    const texts = names.map((name) => this.#registry.getSingleMetricAsString(name));
+    return `${(await Promise.all(texts)).join('\n\n')}\n`;
   }
 
   add({ name, help, type }: Omit<Family<never>, 'samples'>, samples: () => readonly Sample[]): void {

@@ -7,7 +7,7 @@ import {
   type Sample,
 } from './metric-families.ts';
 import { type ApiTimes, apiTimes, type CallerUsage, ModelMetrics } from './model-metrics.ts';
-import { statusMetrics } from './status-metrics.ts';
+import { LOAD_METRICS, statusMetrics } from './status-metrics.ts';
 
 /** The state of the journal; all zeros without a journal. */
 export interface JournalFigures {
@@ -98,6 +98,11 @@ export class Metrics {
 
   text(): Promise<string> {
     return this.#families.text();
+  }
+
+  /** What balancers weigh. GET /health shows everybody as much. */
+  loadText(): Promise<string> {
+    return this.#families.text(LOAD_METRICS);
   }
 
   /** Adds the metrics of a model. name: the label of its samples. */

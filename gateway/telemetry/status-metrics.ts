@@ -67,6 +67,7 @@ export const statusMetrics = [
     runnel_requests_open: ['Requests generating or waiting', ({ openRequests }) => openRequests],
     runnel_prompt_tokens_open: ['Prompt tokens of open requests', ({ openTokens }) => openTokens],
     runnel_kv_blocks: ['Blocks in the KV cache', ({ info }) => info?.numBlocks ?? 0],
+    runnel_kv_block_tokens: ['Tokens in a block of the KV cache', ({ info }) => info?.blockSize ?? 0],
     runnel_kv_blocks_free: ['Free blocks of the KV cache', ({ numFreeBlocks }) => numFreeBlocks ?? 0],
     runnel_backend_fallback: [
       '1 while the CPU computes because CUDA was requested but cannot be used',
@@ -140,4 +141,13 @@ export const statusMetrics = [
       figure('memoryBytes'),
     ],
   }),
+];
+
+/** Of these, the ones by which balancers choose a server. */
+export const LOAD_METRICS: readonly string[] = [
+  'runnel_sequences_waiting',
+  'runnel_sequences_running',
+  'runnel_kv_cache_usage_ratio',
+  'runnel_kv_blocks',
+  'runnel_kv_block_tokens',
 ];

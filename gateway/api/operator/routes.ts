@@ -5,7 +5,7 @@ import { ApiError } from '../../errors/api-error.ts';
 import { UsageError } from '../../errors/exit-code.ts';
 import { ModelFileError } from '../../errors/thrown.ts';
 import { JSON_TYPE, jsonText } from '../../json/json-values.ts';
-import { json, type RouteDeps, type RouteGroup } from '../../server/route-group.ts';
+import { type Answer, json, type RouteDeps, type RouteGroup } from '../../server/route-group.ts';
 import { crashReport } from '../../telemetry/crash-reports.ts';
 import { parseBody } from '../body.ts';
 import { nativeErrorBody } from '../error-bodies.ts';
@@ -27,10 +27,15 @@ const operator: Pick<RouteGroup, 'name' | 'generating' | 'errorSchema' | 'errorA
   errorAnswer: (_, error) => ({ body: nativeErrorBody(error) }),
 };
 
-/** Routes for probes, which have no key. */
+const inPrometheusFormat: Answer = {
+  description: 'Prometheus’ text format.',
+  content: { 'text/plain': { whole: z.string() } },
+};
+
+/** Routes for probes and balancers, which have no key. */
 export const probeGroup: RouteGroup = {
   ...operator,
-  paths: ['/health', '/ready'],
+  paths: ['/health', '/ready', '/metrics/load'],
   access: 'everybody',
   operations: [
     get('/health', 'The worker’s health', health, json('Always, while the gateway runs.', healthSchema)),
@@ -40,6 +45,7 @@ export const probeGroup: RouteGroup = {
       ready,
       json('The worker takes requests. Otherwise the answer is a 503 with the reason.', readySchema),
     ),
+    get('/metrics/load', 'The load, for balancers', load, inPrometheusFormat),
   ],
 };
 
@@ -56,10 +62,7 @@ export const operatorGroup: RouteGroup = {
   paths: ['/runner/*', '/metrics'],
   access: 'admin-key',
   operations: [
-    get('/metrics', 'Numbers for Prometheus', metrics, {
-      description: 'Prometheus’ text format.',
-      content: { 'text/plain': { whole: z.string() } },
-    }),
+    get('/metrics', 'Numbers for Prometheus', metrics, inPrometheusFormat),
     get(
       '/runner/crashes',
       'The last runners that crashed or exited unexpectedly',
@@ -88,8 +91,12 @@ export const operatorGroup: RouteGroup = {
   ],
 };
 
-function metrics(deps: RouteDeps): Handler {
-  return async (c) => c.body(await deps.metrics.text(), 200, { 'content-type': deps.metrics.contentType });
+function metrics({ metrics }: RouteDeps): Handler {
+  return async (c) => c.body(await metrics.text(), 200, { 'content-type': metrics.contentType });
+}
+
+function load({ metrics }: RouteDeps): Handler {
+  return async (c) => c.body(await metrics.loadText(), 200, { 'content-type': metrics.contentType });
 }
 
 /** 64-bit seeds keep all their digits. */

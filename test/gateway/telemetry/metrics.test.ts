@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ObservedRunner } from '../../../gateway/runner/observed-runner.ts';
-import { countersOf, schedulerCounters } from '../../../gateway/runner/protocol/scheduler-stats.ts';
+import { countersOf, schedulerCounters, statsOf } from '../../../gateway/runner/protocol/scheduler-stats.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { Metrics } from '../../../gateway/telemetry/metrics.ts';
 import { testApp } from '../../fixtures/app.ts';
@@ -301,6 +301,26 @@ test('GET /metrics is Prometheus text, and holds no prompt', async () => {
   const text = await response.text();
   assert.match(text, 'worker_requests_total{outcome="eos",model="m"} 1');
   assert.not.match(text, 'canary');
+});
+
+test('GET /metrics/load has the load, and nothing of callers', async () => {
+  const { inner, runner, metrics } = metered();
+  inner.current = {
+    ...inner.current,
+    numFreeBlocks: 16,
+    stats: statsOf((name) => ({ numWaiting: 3, numRunning: 2 })[name as string] ?? 0),
+  };
+  const { get } = testApp({ runner, metrics });
+  const response = await get('/metrics/load');
+  assert.match(response.headers.get('content-type') ?? '', /^text\/plain; version=0\.0\.4/);
+  const lines = (await response.text()).split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  assert.equal(lines, [
+    'runnel_sequences_waiting{model="m"} 3',
+    'runnel_sequences_running{model="m"} 2',
+    'runnel_kv_cache_usage_ratio{model="m"} 0.75',
+    'runnel_kv_blocks{model="m"} 64',
+    'runnel_kv_block_tokens{model="m"} 16',
+  ]);
 });
 
 test.run();
