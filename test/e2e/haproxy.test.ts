@@ -147,8 +147,35 @@ proxyTest('a session stays on a single gateway; a job is cancelled where it runs
   }
 });
 
+proxyTest('what is kept is found where it is kept, by its id and by its Idempotency-Key', async () => {
+  const places = new Set<Name>();
+  for (let index = 0; index < 6; index++) {
+    await proxy.idle();
+    const chat = { ...bodyOf(`keeper ${index}`, 1), durable: true };
+    const headers = { 'idempotency-key': `key-${index}` };
+    const answers = [
+      await proxy.post('/v1/chat/completions', chat, headers),
+      await proxy.post('/v1/chat/completions', chat, headers),
+    ];
+    const [id, again] = answers.map((answer) => answer.headers.get('x-runnel-job-id'));
+    assert.equal(
+      answers.map(({ status }) => status),
+      [200, 200],
+    );
+    assert.is(again, id);
+    const response = { model: 'smollm2', input: `Keep ${index}.`, background: true, max_output_tokens: 1 };
+    const { id: responseId } = (await (await proxy.post('/v1/responses', response)).json()) as { id: string };
+    for (const path of [`/jobs/${id}`, `/jobs/${id}/events`, `/v1/responses/${responseId}`]) {
+      const found = await fetch(proxy.url + path);
+      assert.is(found.status, 200, `${path}: ${await found.text()}`);
+      places.add(servedBy(found));
+    }
+  }
+  assert.ok(places.size > 1, 'more than one gateway keeps something');
+});
+
 proxyTest('paths of operators are not there', async () => {
-  for (const path of ['/metrics', '/runner/crashes'])
+  for (const path of ['/metrics', '/metrics/load', '/runner/crashes'])
     assert.is((await fetch(proxy.url + path)).status, 404, path);
   assert.is((await proxy.post('/runner/restart', {})).status, 404);
 });
@@ -218,7 +245,6 @@ proxyTest(
     const { process: victim } = gateways.get(killed) as Gateway;
     const exited = once(victim, 'exit');
     victim.kill('SIGKILL');
-    // A request that was sent to it while it died ends with 502: nobody knows what became of it.
     await exited;
     // At once: before a health check has noticed.
     const later = await Promise.all(
