@@ -8,6 +8,7 @@ import { instructionsOf } from '../../deploy/containerfile.ts';
 import { type Config, readConfig } from '../../gateway/config/config.ts';
 import { parseHubName } from '../../gateway/models/hub/hub-file.ts';
 import { testApp } from '../fixtures/app.ts';
+import { codeBlocksOf } from '../fixtures/guides.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 
 /** What is written of containers agrees with the program: flags, paths, ports, users, times. Nothing here starts a container. */
@@ -43,6 +44,7 @@ interface Manifest {
   readonly metadata: { readonly name: string };
   readonly data: Readonly<Record<string, string>>;
   readonly spec: {
+    readonly selector: object;
     readonly serviceName: string;
     readonly ports: readonly { readonly targetPort: string }[];
     readonly template: {
@@ -151,6 +153,14 @@ test('the manifests’ settings are those of serve, and the pod has the time to 
   assert.ok(config['allowed-hosts'].includes(services[0]?.metadata.name as string));
 });
 
+test('fleets.md has the times of the manifest', () => {
+  const page = read('docs/fleets.md');
+  const [, seconds] = pod.containers[0].lifecycle.preStop.exec.command;
+  assert.match(page, `\`preStop\` waits ${seconds} s`);
+  assert.match(page, `\`drain-timeout-sec\` (${podConfig()['drain-timeout-sec']}, as`);
+  assert.match(page, `\`terminationGracePeriodSeconds\` (${pod.terminationGracePeriodSeconds})`);
+});
+
 test('probes and annotations name paths that there are, and users are the same everywhere', async () => {
   const { get } = testApp();
   const { startupProbe, livenessProbe, readinessProbe } = pod.containers[0];
@@ -196,6 +206,12 @@ schemaTest('each manifest is one by the schemas of Kubernetes, without fields th
     `${kind}-${apiVersion.replace(/(\.[^/]+)?\//, '-')}`.toLowerCase(),
   );
   const validators = new Map([...new Set(names)].map((name) => [name, ajv.compile(schemaOf(name))]));
+  const [rollout = ''] = codeBlocksOf('docs/fleets.md', 'yaml');
+  const { selector, template } = manifest('StatefulSet').spec;
+  const { strategy } = (parse(rollout) as { spec: { strategy: object } }).spec;
+  const deployment = { ...manifest('Deployment'), spec: { selector, template, strategy } };
+  const isDeployment = validators.get('deployment-apps-v1') as ValidateFunction;
+  assert.ok(isDeployment(deployment), `fleets.md: ${ajv.errorsText(isDeployment.errors)}`);
   for (const [index, manifest] of manifests.entries()) {
     const { kind } = manifest;
     const isValid = validators.get(names[index] as string) as ValidateFunction;

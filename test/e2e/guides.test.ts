@@ -123,10 +123,11 @@ test('the README’s kill hits the runner within the answer, whose text is the s
   assert.is(text, `${await story()}\n`);
 });
 
-for (const guide of GUIDES)
+for (const guide of [...GUIDES, 'docs/fleets.md'])
   test(`the commands of ${guide} do what they say`, async () => {
-    const blocks = codeBlocksOf(guide, 'sh');
-    assert.ok(blocks.length >= 2);
+    // test/e2e/haproxy-routing.test.ts runs those for HAProxy, which is not everywhere.
+    const blocks = codeBlocksOf(guide, 'sh').filter((block) => !block.includes('haproxy'));
+    assert.ok(blocks.length > 0);
     for (const block of blocks) {
       const said = await startCommands(block).ended;
       assert.ok(said.trim() !== '', block);

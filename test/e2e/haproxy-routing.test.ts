@@ -1,10 +1,13 @@
+import { spawnSync } from 'node:child_process';
 import type { Server } from 'node:http';
+import { fileURLToPath } from 'node:url';
 import * as assert from 'uvu/assert';
 import { GenerationError } from '../../gateway/runner/runner.ts';
 import { close, createHttpServer, listen } from '../../gateway/server/http-server.ts';
 import { testApp } from '../fixtures/app.ts';
 import { EOS_ID } from '../fixtures/byte-model.ts';
 import { closeLater, closingSuite } from '../fixtures/closing-suite.ts';
+import { codeBlocksOf } from '../fixtures/guides.ts';
 import { HAPROXY, HaProxy } from '../fixtures/haproxy.ts';
 import { httpLimits } from '../fixtures/http-limits.ts';
 import type { ScriptedRunner } from '../fixtures/scripted-runner.ts';
@@ -16,6 +19,7 @@ const test = closingSuite('routing by HAProxy');
 if (HAPROXY === undefined) console.log('SKIPPED: HAProxy is not installed: apt-get install haproxy.');
 const proxyTest = HAPROXY !== undefined ? test : test.skip;
 
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const PATIENCE_MS = 30_000;
 const NAMES = ['a', 'b', 'c'] as const;
 type Name = (typeof NAMES)[number];
@@ -151,7 +155,7 @@ const FORMS: Readonly<Record<string, (topic: number, isLater: boolean) => Reques
     `{"model": "bytes", "messages": [{"role": "user", "content": "${`\\u53f0${topic}`.repeat(80)}${isLater ? ' more' : ''}"}]}`,
   ],
 };
-const TOPICS = Array.from({ length: 12 }, (_, topic) => topic);
+const TOPICS = Array.from({ length: 8 }, (_, topic) => topic);
 
 for (const [name, requestOf] of Object.entries(FORMS))
   proxyTest(`requests that begin alike go to one gateway, others to any: ${name}`, async () => {
@@ -273,6 +277,47 @@ proxyTest('a request that kills each gateway that gets it fails after three trie
   // 503 if the last gateway that HAProxy tried was dead already.
   assert.ok(status === 502 || status === 503, `${status}`);
   assert.ok(numTries >= 2 && numTries <= 3, `${numTries}`);
+});
+
+proxyTest('a request above the buffer of HAProxy is not sent again', async () => {
+  const fleet = await Fleet.start();
+  for (const { runner } of Object.values(fleet.gateways)) runner.script = ['wait'];
+  const [path, body] = chat(0);
+  const answer = fleet.proxy.post(path, JSON.stringify(body) + ' '.repeat(100_000));
+  const all = Object.values(fleet.gateways);
+  await until(PATIENCE_MS, 'The request to arrive', () => all.some(({ runner }) => runner.numAtWait > 0));
+  await all.find(({ runner }) => runner.numAtWait > 0)?.kill();
+  // 502, or a connection that breaks while the client still sends.
+  assert.is(
+    await answer.then(
+      ({ status }) => status,
+      () => 502,
+    ),
+    502,
+  );
+  assert.is(
+    all.reduce((sum, { runner }) => sum + runner.requests.length, 0),
+    1,
+  );
+});
+
+proxyTest('the commands of fleets.md for HAProxy do what they say', async () => {
+  const [check = '', drain = '', ...more] = codeBlocksOf('docs/fleets.md', 'sh').filter((block) =>
+    block.includes('haproxy'),
+  );
+  assert.equal(more, []);
+  const env = { ...process.env, PATH: `${process.env.PATH}:/usr/sbin` };
+  const { status, stdout } = spawnSync('bash', ['-euc', check], { cwd: ROOT, env, encoding: 'utf8' });
+  assert.equal([status, stdout], [0, 'Configuration file is valid\n']);
+  const [, command = '', place] = /^echo "(.+ gateways\/(\w) .+)" \| socat stdio \S+\n$/.exec(drain) ?? [];
+  const fleet = await Fleet.start();
+  const requests = TOPICS.map((topic) => chat(topic));
+  const before = await fleet.placesOf(requests);
+  assert.ok(before.includes(place as Name));
+  assert.is((await fleet.proxy.command(command)).trim(), '');
+  const during = await fleet.placesOf(requests);
+  assert.not(during.includes(place as Name));
+  for (const [index, each] of before.entries()) if (each !== place) assert.is(during[index], each);
 });
 
 test.run();
