@@ -133,7 +133,7 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
     testFile('test/e2e/python-agents.test.ts', {}, { 'things of Python clients': 55 }),
     testFile('test/deploy/containers.test.ts', {}, { 'manifests are valid': 14 }),
     testFile('test/e2e/haproxy.test.ts', {}, { 'streams ended with the gateway': 6 }),
-    testFile('test/e2e/haproxy-routing.test.ts', {}, { 'tests passed': 20 }),
+    testFile('test/e2e/haproxy-routing.test.ts', {}, { 'tests passed': 21 }),
     testFile('test/e2e/playground.test.ts', {}, { 'walks of the playground': 7 }),
     testFile(
       'test/e2e/structured-output.test.ts',

@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import type { Server } from 'node:http';
 import { fileURLToPath } from 'node:url';
 import * as assert from 'uvu/assert';
@@ -8,7 +9,7 @@ import { testApp } from '../fixtures/app.ts';
 import { EOS_ID } from '../fixtures/byte-model.ts';
 import { closeLater, closingSuite } from '../fixtures/closing-suite.ts';
 import { codeBlocksOf } from '../fixtures/guides.ts';
-import { HAPROXY, HaProxy } from '../fixtures/haproxy.ts';
+import { HAPROXY, HAPROXY_CONFIG, HaProxy } from '../fixtures/haproxy.ts';
 import { httpLimits } from '../fixtures/http-limits.ts';
 import type { ScriptedRunner } from '../fixtures/scripted-runner.ts';
 import { until, within } from '../fixtures/within.ts';
@@ -299,6 +300,23 @@ proxyTest('a request above the buffer of HAProxy is not sent again', async () =>
     all.reduce((sum, { runner }) => sum + runner.requests.length, 0),
     1,
   );
+});
+
+test('fleets.md has the figures of the configuration', () => {
+  const page = readFileSync(`${ROOT}docs/fleets.md`, 'utf8');
+  const config = readFileSync(HAPROXY_CONFIG, 'utf8');
+  const figures: Readonly<Record<string, (figure: number) => string>> = {
+    'tune.bufsize': (bytes) => `${bytes / 1024} KiB`,
+    maxconn: (connections) => `\`maxconn\` (${connections.toLocaleString('en')})`,
+    'hash-balance-factor': (percent) => `${percent / 100} times the mean`,
+    'timeout server': (seconds) => `silent for ${seconds} s`,
+    'req.body,bytes': (bytes) => `the first ${bytes} bytes of the body`,
+    "json_query('$.prompt'),bytes": (bytes) => `the first ${bytes.toLocaleString('en')} bytes of \`prompt\``,
+  };
+  for (const [setting, said] of Object.entries(figures)) {
+    const rest = config.slice(config.indexOf(setting) + setting.length);
+    assert.match(page, said(Number(/^(?: |\(0,)(\d+)/.exec(rest)?.[1])), setting);
+  }
 });
 
 proxyTest('the commands of fleets.md for HAProxy do what they say', async () => {
