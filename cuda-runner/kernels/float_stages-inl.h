@@ -6,19 +6,9 @@
 #include <bit>
 #include <cstdint>
 
-#include "cuda-runner/kernels/product.h"
+#include "cuda-runner/kernels/product_variants.h"
 
 namespace runnel {
-
-// The tiles that are multiplied together: half of them, or the only one, are of the first matrix, the others
-// of the second, which may be the same one. Beyond the last tile of a matrix they are its last, and their
-// results have no meaning.
-struct FloatTiles {
-  const DeviceMatrix& first;
-  const DeviceMatrix& second;
-  uint32_t first_tile;
-  uint32_t second_tile;
-};
 
 template <TensorType kType, uint32_t kTilesOf, uint32_t kColumnsOf>
 struct FloatStageLayout {
@@ -47,7 +37,7 @@ class FloatStager {
  public:
   using Layout = FloatStageLayout<kType, kTiles, kColumns>;
 
-  __device__ FloatStager(const FloatTiles& tiles, const ReadyRows& in, uint32_t first_row, uint32_t num_rows)
+  __device__ FloatStager(const BlockTiles& tiles, const ReadyRows& in, uint32_t first_row, uint32_t num_rows)
       : num_pieces_((tiles.first.columns + Layout::kPieceColumns - 1) / Layout::kPieceColumns),
         values_(in.values) {
     const uint32_t num_tiles = (tiles.first.rows + kWarpTileRows - 1) / kWarpTileRows;

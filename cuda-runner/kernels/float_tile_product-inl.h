@@ -15,6 +15,7 @@ namespace runnel {
 // The groups take the segments of 256 columns in turn, and their sums are added in order.
 template <TensorType kType, uint32_t kTilesOf, uint32_t kColumnsOf, uint32_t kGroupWarps, uint32_t kGroupsOf>
 struct FloatTileProduct {
+  static constexpr ProductKind kKind = ProductKind::kTiles;
   static constexpr uint32_t kTiles = kTilesOf;
   static constexpr uint32_t kColumns = kColumnsOf;
   static constexpr uint32_t kGroups = kGroupsOf;
@@ -59,7 +60,7 @@ struct FloatTileProduct {
   };
 
   // When it returns, result() has the products, for all threads. All threads of the block must call it.
-  __device__ static void compute(const FloatTiles& tiles, const ReadyRows& in, uint32_t first_row,
+  __device__ static void compute(const BlockTiles& tiles, const ReadyRows& in, uint32_t first_row,
                                  uint32_t num_rows, Memory& memory) {
     const uint32_t num_columns = tiles.first.columns;
     const Stager stager(tiles, in, first_row, num_rows);
@@ -129,6 +130,10 @@ struct FloatTileProduct {
   // The product of row lane() of the block's tile `tile` and row first_row + `row` of the batch.
   __device__ static float result(Memory& memory, uint32_t tile, uint32_t row) {
     return memory.floats[kSumsAt + row * kSumStride + tile * kWarpTileRows + lane()];
+  }
+  // Those of four rows of the tile, from `column` on.
+  __device__ static float4 results(Memory& memory, uint32_t tile, uint32_t row, uint32_t column) {
+    return memory.floats.template load<float4>(kSumsAt + row * kSumStride + tile * kWarpTileRows + column);
   }
 
  private:

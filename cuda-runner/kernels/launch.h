@@ -11,33 +11,6 @@ inline uint32_t divide_up(uint32_t a, uint32_t b) {
   return (a + b - 1) / b;
 }
 
-// Whether the kernels that this device runs wait for the launch before them: it must be 9.0 or later, and
-// they must be compiled for 9.0 or later, since a later device also runs the code of an earlier one. Drivers
-// have it in graphs from 12.3 on.
-inline bool kernels_wait() {
-  constexpr int kLeastDriver = 12030;
-  int driver = 0;
-  int device = 0;
-  int major = 0;
-  int minor = 0;
-  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver < kLeastDriver) return false;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess)
-    return false;
-  constexpr int kCompiledFor[] = {__CUDA_ARCH_LIST__};
-  for (const int architecture : kCompiledFor)
-    if (architecture >= 900 && architecture <= 100 * major + 10 * minor) return true;
-  return false;
-}
-
-// Lets a launch begin before the one before it has ended, if that one is a kernel that called
-// let_next_begin(). In a captured graph the two then have a programmatic edge. After anything else, such as a
-// copy or a graph, the launch begins when that is complete.
-inline cudaLaunchAttribute early_begin{.id = cudaLaunchAttributeProgrammaticStreamSerialization,
-                                       .pad = {},
-                                       .val = {.programmaticStreamSerializationAllowed = 1}};
-
 // An attribute of this device; `otherwise` if it cannot be asked.
 inline uint32_t device_attribute(cudaDeviceAttr attribute, uint32_t otherwise) {
   int device = 0;
@@ -47,6 +20,28 @@ inline uint32_t device_attribute(cudaDeviceAttr attribute, uint32_t otherwise) {
     return otherwise;
   return static_cast<uint32_t>(value);
 }
+
+// Whether the kernels that this device runs wait for the launch before them: it must be 9.0 or later, and
+// they must be compiled for 9.0 or later, since a later device also runs the code of an earlier one. Drivers
+// have it in graphs from 12.3 on.
+inline bool kernels_wait() {
+  constexpr int kLeastDriver = 12030;
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver < kLeastDriver) return false;
+  const uint32_t capability = 100 * device_attribute(cudaDevAttrComputeCapabilityMajor, 0) +
+                              10 * device_attribute(cudaDevAttrComputeCapabilityMinor, 0);
+  constexpr uint32_t kCompiledFor[] = {__CUDA_ARCH_LIST__};
+  for (const uint32_t architecture : kCompiledFor)
+    if (architecture >= 900 && architecture <= capability) return true;
+  return false;
+}
+
+// Lets a launch begin before the one before it has ended, if that one is a kernel that called
+// let_next_begin(). In a captured graph the two then have a programmatic edge. After anything else, such as a
+// copy or a graph, the launch begins when that is complete.
+inline cudaLaunchAttribute early_begin{.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+                                       .pad = {},
+                                       .val = {.programmaticStreamSerializationAllowed = 1}};
 
 // The largest size of dynamic_shared() on this device: 64 KiB on 7.5, 99 on 8.6, 8.9 and 12.0, 227 on 9.0.
 inline uint32_t max_dynamic_shared_bytes() {

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "cuda-runner/kernels/launch.h"
-#include "cuda-runner/kernels/product.h"
+#include "cuda-runner/kernels/product_variants.h"
 
 namespace runnel {
 
@@ -54,10 +54,20 @@ cudaError_t with_fastest(uint32_t num_tiles, uint32_t num_rows, const Of& of, co
   return status;
 }
 
+// Of a launch whose blocks take Product::kTiles tiles of num_matrices matrices of this shape, or for vectors
+// one of each. Grid y: groups of rows of the batch.
 template <typename Product>
-cudaLaunchConfig_t product_config(Product, uint32_t num_groups, uint32_t num_rows, cudaStream_t stream) {
-  const dim3 grid(num_groups, divide_up(num_rows, Product::kColumns));
-  return config_of(grid, Product::kMaxThreads, stream, Product::Memory::kBytes);
+cudaLaunchConfig_t product_config(const DeviceMatrix& matrix, uint32_t num_matrices, uint32_t num_rows,
+                                  cudaStream_t stream) {
+  uint32_t num_groups = num_tiles(matrix);
+  uint32_t num_threads = Product::kMaxThreads;
+  if constexpr (Product::kKind == ProductKind::kVectors) {
+    num_threads = Product::num_threads(matrix.columns);
+  } else {
+    num_groups = divide_up(num_groups * num_matrices, Product::kTiles);
+  }
+  return config_of(dim3(num_groups, divide_up(num_rows, Product::kColumns)), num_threads, stream,
+                   Product::Memory::kBytes);
 }
 
 }  // namespace runnel

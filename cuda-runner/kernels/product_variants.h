@@ -28,6 +28,20 @@ struct ProductOutput {
   bool has_gates;
 };
 
+// The tiles that a block of threads multiplies together: half of them, or the only one, are of the first
+// matrix, the others of the second, which may be the same one. Beyond the last tile of a matrix they are its
+// last, and their results have no meaning.
+struct BlockTiles {
+  const DeviceMatrix& first;
+  const DeviceMatrix& second;
+  uint32_t first_tile;
+  uint32_t second_tile;
+};
+
+// What a block of threads multiplies: a tile and a few rows, each lane a row of the tile (kVectors); the same
+// through rings of each warp (kSegments); several tiles and many rows (kTiles).
+enum class ProductKind { kVectors, kSegments, kTiles };
+
 template <TensorType kType>
 cudaError_t multiply_of(const DeviceMatrix& matrix, const ReadyRows& in, uint32_t num_rows,
                         const ProductOutput& to, cudaStream_t stream, ProductForm form);

@@ -10,6 +10,7 @@
 
 #include "cuda-runner/kernels/dot_blocks-inl.h"
 #include "cuda-runner/kernels/mma_blocks-inl.h"
+#include "cuda-runner/kernels/product_variants.h"
 
 namespace runnel {
 
@@ -18,6 +19,7 @@ namespace runnel {
 // first is done.
 template <TensorType kType, uint32_t kColumnsOf, uint32_t kMatricesOf, uint32_t kWarpsOf>
 struct SegmentProduct {
+  static constexpr ProductKind kKind = ProductKind::kSegments;
   static constexpr uint32_t kColumns = kColumnsOf;
   static constexpr uint32_t kMatrices = kMatricesOf;
   static constexpr uint32_t kWarps = kWarpsOf;

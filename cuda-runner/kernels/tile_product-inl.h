@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "cuda-runner/kernels/mma_blocks-inl.h"
+#include "cuda-runner/kernels/product_variants.h"
 
 namespace runnel {
 
@@ -21,6 +22,7 @@ struct TileShape {
 
 template <TensorType kType, TileShape kShape>
 struct TileProduct {
+  static constexpr ProductKind kKind = ProductKind::kTiles;
   static constexpr uint32_t kParts = kShape.parts;
   static constexpr uint32_t kTiles = kShape.tiles;
   static constexpr uint32_t kColumnWarps = kShape.column_warps;
@@ -76,19 +78,10 @@ struct TileProduct {
   static constexpr size_t kFirstResult = kParts == 1 ? 0 : Memory::kRings;
   static constexpr size_t kFirstTotal = Memory::kWords - kTotals;
 
-  // The tiles of a block: half of them of each matrix, which may be the same one. Beyond the last tile of a
-  // matrix they are its last, and their results have no meaning.
-  struct Tiles {
-    const DeviceMatrix& first;
-    const DeviceMatrix& second;
-    uint32_t first_tile;
-    uint32_t second_tile;
-  };
-
   // What a thread copies: with its warp, blocks of one tile; with its part, the rows of the batch.
   class Cursor {
    public:
-    __device__ Cursor(const Tiles& tiles, const ReadyRows& in, uint32_t first_row)
+    __device__ Cursor(const BlockTiles& tiles, const ReadyRows& in, uint32_t first_row)
         : num_blocks_(tiles.first.columns / kBlockColumns), block_(part() * kSegmentBlocks) {
       constexpr uint32_t kOfFirst = (kTiles + 1) / 2;
       const uint32_t index = warp_of_part() / kColumnWarps;
@@ -138,8 +131,9 @@ struct TileProduct {
     RowsCursor<kType, kColumns, kStageBlocks, kPartThreads> rows_;
   };
 
-  // When it returns, result() has the products, for all threads. All threads of the block must call it.
-  __device__ static void compute(const Tiles& tiles, const ReadyRows& in, uint32_t first_row,
+  // When it returns, result() has the products, for all threads. All threads of the block must call it. Rows
+  // beyond the batch's are those that memory for ready rows has beyond it (kRowGroup).
+  __device__ static void compute(const BlockTiles& tiles, const ReadyRows& in, uint32_t first_row, uint32_t,
                                  Memory& memory) {
     const uint32_t num_blocks = tiles.first.columns / kBlockColumns;
     const size_t ring = part() * kRingWords;

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "cuda-runner/kernels/dot_blocks-inl.h"
-#include "cuda-runner/kernels/product.h"
+#include "cuda-runner/kernels/product_variants.h"
 #include "cuda-runner/kernels/quant_blocks-inl.h"
 
 namespace runnel {
@@ -102,11 +102,13 @@ inline constexpr uint32_t kMaxVectorWarps = 8;
 
 template <uint32_t kColumns>
 struct VectorProductMemory {
+  static constexpr uint32_t kBytes = 4 * kMaxVectorWarps * kColumns * kWarpTileRows;
   Shared<float, kMaxVectorWarps * kColumns * kWarpTileRows> partials;
 };
 
 template <TensorType kType, uint32_t kColumnsOf>
 struct VectorProduct {
+  static constexpr ProductKind kKind = ProductKind::kVectors;
   static constexpr uint32_t kColumns = kColumnsOf;
   static constexpr uint32_t kMaxWarps = kMaxVectorWarps;
   static constexpr uint32_t kMaxThreads = kMaxWarps * kWarpSize;

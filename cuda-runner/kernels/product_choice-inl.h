@@ -1,0 +1,158 @@
+// Which product a step takes, by its rows, the size of the matrix and the device.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda-runner/kernels/float_tile_product-inl.h"
+#include "cuda-runner/kernels/product_launch-inl.h"
+#include "cuda-runner/kernels/segment_product-inl.h"
+#include "cuda-runner/kernels/tile_product-inl.h"
+#include "cuda-runner/kernels/vector_product-inl.h"
+
+namespace runnel {
+
+// --- quantised weights
+
+// For many rows of the batch, and for grids that would be small.
+inline constexpr TileShape kTileShape = {.parts = 1, .tiles = 4, .column_warps = 2, .groups = 4, .blocks = 2};
+inline constexpr TileShape kSplitTileShape = {
+    .parts = 2, .tiles = 2, .column_warps = 1, .groups = 4, .blocks = 4};
+
+// Calls of with an object of the product of segments for kColumns rows of the batch at a time.
+template <TensorType kType, uint32_t kColumns, uint32_t kMatrices, typename Of>
+cudaError_t with_segments(const DeviceMatrix& matrix, uint32_t num_rows, const Of& of) {
+  using Wide = SegmentProduct<kType, kColumns, kMatrices, 16>;
+  using Normal = SegmentProduct<kType, kColumns, kMatrices, 8>;
+  // Small blocks of tensor cores are for devices with less shared memory. Dot products need little.
+  using Small = SegmentProduct<kType, kColumns, kMatrices, Normal::kHasDots ? 8 : 4>;
+  // Blocks of 16 warps, one a multiprocessor, are faster until there are more of them: then blocks of 8 warps
+  // share a multiprocessor, and one computes while the other adds up its sums.
+  const uint32_t num_blocks = num_tiles(matrix) * divide_up(num_rows, kColumns);
+  const uint32_t max_wide = num_multiprocessors() * (Normal::kHasDots ? 3 : 2) / 2;
+  const bool is_long = matrix.columns > 8 * kSegmentColumns;
+  if (is_long && num_blocks <= max_wide && has_memory_for(Wide())) return of(Wide());
+  return has_memory_for(Normal()) ? of(Normal()) : of(Small());
+}
+
+template <TensorType kType, uint32_t kMatrices, typename Of>
+cudaError_t with_quantised_product(const DeviceMatrix& matrix, uint32_t num_rows, ProductForm form,
+                                   const Of& of) {
+  // Times as for Q4_0.
+  const Timed<SegmentProduct<kType, 32, kMatrices, 8>, 29 * kMatrices> segment{};
+  const Timed<TileProduct<kType, kTileShape>, 168> tile{};
+  const Timed<TileProduct<kType, kSplitTileShape>, 108> split{};
+  if (form == ProductForm::kTiles && has_memory_for(tile.product)) return of(tile.product);
+  if (form >= ProductForm::kTiles && has_memory_for(split.product)) return of(split.product);
+  if (num_rows == 1) return with_segments<kType, 1, kMatrices>(matrix, num_rows, of);
+  if (num_rows == 2) return with_segments<kType, 2, kMatrices>(matrix, num_rows, of);
+  if (num_rows <= 8) return with_segments<kType, 8, kMatrices>(matrix, num_rows, of);
+  if (num_rows <= 16) return with_segments<kType, 16, kMatrices>(matrix, num_rows, of);
+  const auto segments_or = [&]<typename Product>(Product product) {
+    if constexpr (Product::kKind == ProductKind::kTiles)
+      return of(product);
+    else
+      return with_segments<kType, 32, kMatrices>(matrix, num_rows, of);
+  };
+  if (num_rows <= 32 || form == ProductForm::kSegments || !has_memory_for(split.product))
+    return segments_or(segment.product);
+  return with_fastest(num_tiles(matrix) * kMatrices, num_rows, segments_or, segment, tile, split);
+}
+
+// --- floats
+
+// For steps of many rows, with blocks of one group of warps. Times as for BF16.
+template <TensorType kType>
+using LargeFloatTiles = Timed<FloatTileProduct<kType, 4, 128, 8, 1>, 1150>;
+template <TensorType kType>
+using MediumFloatTiles = Timed<FloatTileProduct<kType, 2, 64, 4, 1>, 1080>;
+
+// Calls of with those for fewer rows, all at once. They have a warp for each of 4 or 8 segments, with which a
+// small matrix keeps a device busy: the fewer tiles it has, the fewer rows of the batch a block takes.
+template <TensorType kType, uint32_t kMatrices, typename Of>
+cudaError_t with_small_float_tiles(const Of& of) {
+  const Timed<FloatTileProduct<kType, 2, 32, 1, 4>, 308> two_32{};
+  const Timed<FloatTileProduct<kType, 2, 32, 1, 8>, 175> two_32_long{};
+  const Timed<FloatTileProduct<kType, 2, 16, 1, 4>, 206> two_16{};
+  const Timed<FloatTileProduct<kType, 2, 16, 1, 8>, 130> two_16_long{};
+  const Timed<FloatTileProduct<kType, 2, 8, 1, 8>, 95> two_8_long{};
+  if constexpr (kMatrices == 1) {
+    const Timed<FloatTileProduct<kType, 1, 32, 1, 8>, 105> one_32{};
+    const Timed<FloatTileProduct<kType, 1, 8, 1, 8>, 75> one_8{};
+    return of(two_32, two_32_long, two_16, two_16_long, two_8_long, one_32, one_8);
+  } else {
+    return of(two_32, two_32_long, two_16, two_16_long, two_8_long);
+  }
+}
+
+// Up to this many rows, products of vectors are as fast as those of tiles.
+inline constexpr uint32_t kMostVectorRows = 2;
+
+template <TensorType kType, uint32_t kMatrices, typename Of>
+cudaError_t with_float_product(const DeviceMatrix& matrix, uint32_t num_rows, ProductForm form,
+                               const Of& of) {
+  const LargeFloatTiles<kType> large{};
+  const MediumFloatTiles<kType> medium{};
+  const bool is_few = form == ProductForm::kBest && num_rows <= kMostVectorRows;
+  // Medium is the one that needs the least memory.
+  if (!is_few && has_memory_for(medium.product)) {
+    if (form == ProductForm::kTiles && has_memory_for(large.product)) return of(large.product);
+    if (form >= ProductForm::kTiles) return of(medium.product);
+    return with_small_float_tiles<kType, kMatrices>([&](const auto&... small) {
+      const uint32_t tiles = num_tiles(matrix) * kMatrices;
+      if (form == ProductForm::kSegments) return with_fastest(tiles, num_rows, of, medium, small...);
+      return with_fastest(tiles, num_rows, of, large, medium, small...);
+    });
+  }
+  if (num_rows == 1) return of(VectorProduct<kType, 1>());
+  if (num_rows == 2) return of(VectorProduct<kType, 2>());
+  return of(VectorProduct<kType, 4>());
+}
+
+// --- both
+
+// Calls of with an object of the product that a step of num_rows rows takes. kMatrices: 2 with a gate.
+template <TensorType kType, uint32_t kMatrices, typename Of>
+cudaError_t with_product(const DeviceMatrix& matrix, uint32_t num_rows, ProductForm form, const Of& of) {
+  if constexpr (is_quantised(kType)) {
+    return with_quantised_product<kType, kMatrices>(matrix, num_rows, form, of);
+  } else {
+    return with_float_product<kType, kMatrices>(matrix, num_rows, form, of);
+  }
+}
+
+// Calls of(product) for every product of the type that the device has the memory for, until it fails.
+template <TensorType kType, uint32_t kMatrices, typename Of>
+cudaError_t for_all_products(const Of& of) {
+  cudaError_t status = cudaSuccess;
+  const auto add = [&](auto product) {
+    if (status == cudaSuccess && has_memory_for(product)) status = of(product);
+  };
+  if constexpr (is_quantised(kType)) {
+    const auto add_segments = [&]<uint32_t kColumns>(std::integral_constant<uint32_t, kColumns>) {
+      add(SegmentProduct<kType, kColumns, kMatrices, 16>());
+      add(SegmentProduct<kType, kColumns, kMatrices, 8>());
+      if constexpr (kColumns >= kGroupRows) add(SegmentProduct<kType, kColumns, kMatrices, 4>());
+    };
+    add_segments(std::integral_constant<uint32_t, 1>());
+    add_segments(std::integral_constant<uint32_t, 2>());
+    add_segments(std::integral_constant<uint32_t, 8>());
+    add_segments(std::integral_constant<uint32_t, 16>());
+    add_segments(std::integral_constant<uint32_t, 32>());
+    add(TileProduct<kType, kTileShape>());
+    add(TileProduct<kType, kSplitTileShape>());
+  } else {
+    add(VectorProduct<kType, 1>());
+    add(VectorProduct<kType, 2>());
+    add(VectorProduct<kType, 4>());
+    add(LargeFloatTiles<kType>().product);
+    add(MediumFloatTiles<kType>().product);
+    with_small_float_tiles<kType, kMatrices>([&](const auto&... small) {
+      (add(small.product), ...);
+      return status;
+    });
+  }
+  return status;
+}
+
+}  // namespace runnel
