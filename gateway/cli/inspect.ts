@@ -204,7 +204,7 @@ function scalingText(scaling: NonNullable<Inspection['layers']>['rope_scaling'])
   if (scaling === null) return '';
   if (scaling.type === 'linear') return `, scaled by linear ${scaling.factor}`;
   if (scaling.type === 'llama3') return ', scaled by llama3';
-  return `, scaled by longrope from ${scaling.original_context_length} tokens on`;
+  return `, scaled by ${scaling.type} from ${scaling.original_context_length} tokens on`;
 }
 
 function windowText(window: NonNullable<NonNullable<Inspection['layers']>['sliding_window']>): string {

@@ -76,7 +76,25 @@ export function poolingOfType(type = NO_POOLING): ModelPooling | undefined {
 }
 
 /** Values of general.architecture that runners support; runner/models/registry.cc has the runners' table. */
-const ARCHITECTURES: readonly string[] = ['llama', 'qwen2', 'qwen3', 'gpt2', 'gemma3', 'phi3', 'qwen3moe'];
+const ARCHITECTURES: readonly string[] = [
+  'llama',
+  'qwen2',
+  'qwen3',
+  'gpt2',
+  'gemma3',
+  'phi3',
+  'glm4',
+  'granite',
+  'smollm3',
+  'qwen3moe',
+];
+/** What others need that no runner computes, in the runners' words. */
+const MISSING_OPERATIONS: ReadonlyMap<string, string> = new Map([
+  ['gemma2', 'soft-capping of attention and of logits'],
+  ['gpt-oss', 'attention sinks, a clamped gate and biases of experts'],
+  ['gpt_oss', 'attention sinks, a clamped gate and biases of experts'],
+  ['olmo2', 'layers without norms before products, and norms of all heads together'],
+]);
 /** Characters of a name from a file that an error message shows. */
 const shownChars = 80;
 
@@ -87,9 +105,11 @@ const shownChars = 80;
 export function requireKnownArchitecture(path: string, architecture: string): void {
   if (ARCHITECTURES.includes(architecture)) return;
   const known = ARCHITECTURES.join(', ');
+  const missing = MISSING_OPERATIONS.get(architecture);
+  const reason = missing === undefined ? '' : `: it needs ${missing}`;
   throw new ModelFileError(
     65,
-    `${path} is of architecture ${quoted(architecture)}, which is not supported; supported: ${known}.`,
+    `${path} is of architecture ${quoted(architecture)}, which is not supported${reason}; supported: ${known}.`,
   );
 }
 

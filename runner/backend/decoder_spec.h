@@ -120,9 +120,11 @@ struct LayerSpec {
   ProjectSpec ffn_output;
 };
 
-// logits = weight * norm of hidden.
+// logits = weight * norm of hidden. Where logits have a divisor, the gain of the norm is divided by it, and
+// Decoder::states multiplies by it again.
 struct HeadSpec {
   NormSpec norm;
+  float divisor = 1.0f;
   WeightHandle weight;  // (vocab, hidden)
   uint32_t vocab_size;
 };

@@ -43,6 +43,12 @@ ordered_json rope_scaling_of(const ModelFile& file, const ModelConfig& config) {
             {"magnitude", config.rope_magnitude}};
   }
   if (file.find_tensor("rope_freqs.weight") != nullptr) return {{"type", "llama3"}};
+  if (config.yarn_fast_turns != 0.0) {
+    return {{"type", "yarn"},
+            {"factor", config.rope_factor},
+            {"original_context_length", config.original_context_length},
+            {"magnitude", config.rope_magnitude}};
+  }
   if (config.rope_factor != 1.0) return {{"type", "linear"}, {"factor", config.rope_factor}};
   return nullptr;
 }

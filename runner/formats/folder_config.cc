@@ -24,14 +24,12 @@ struct Family {
   std::string_view activation;  // the only supported one
 };
 constexpr Family kFamilies[] = {
-    {"llama", "llama", false, "silu"},
-    {"mistral", "llama", false, "silu"},
-    {"qwen2", "qwen2", false, "silu"},
-    {"qwen3", "qwen3", false, "silu"},
-    {"qwen3_moe", "qwen3moe", false, "silu"},
-    {"phi3", "phi3", false, "silu"},
-    {"gemma3_text", "gemma3", true, "gelu_pytorch_tanh"},
-    {"gpt2", "gpt2", true, "gelu_new"},
+    {"llama", "llama", false, "silu"},    {"mistral", "llama", false, "silu"},
+    {"mixtral", "llama", false, "silu"},  {"qwen2", "qwen2", false, "silu"},
+    {"qwen3", "qwen3", false, "silu"},    {"qwen3_moe", "qwen3moe", false, "silu"},
+    {"phi3", "phi3", false, "silu"},      {"gemma3_text", "gemma3", true, "gelu_pytorch_tanh"},
+    {"glm4", "glm4", false, "silu"},      {"granite", "granite", false, "silu"},
+    {"smollm3", "smollm3", true, "silu"}, {"gpt2", "gpt2", true, "gelu_new"},
 };
 
 class ConfigReader : private FolderValues {
@@ -51,6 +49,9 @@ class ConfigReader : private FolderValues {
       read_folder_rope(*this);
       read_window();
       if (family_.architecture == "gemma3") read_gemma3();
+      if (family_.model_type == "mixtral") read_mixtral();
+      if (family_.architecture == "granite") read_granite();
+      if (family_.architecture == "smollm3") read_smollm3();
       if (family_.architecture == "qwen3moe") read_experts();
     }
     found().vocab_size = count("vocab_size").value_or(0);
@@ -91,9 +92,10 @@ class ConfigReader : private FolderValues {
       std::initializer_list<std::string_view> model_types;
     };
     for (const Key& key :
-         {Key{"num_key_value_heads", {"mistral", "qwen2", "qwen3", "qwen3_moe", "gemma3_text"}},
-          Key{"head_dim", {"qwen3", "qwen3_moe", "gemma3_text"}},
-          Key{"sliding_window", {"mistral", "gemma3_text"}}}) {
+         {Key{"num_key_value_heads",
+              {"mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma3_text", "glm4", "smollm3"}},
+          Key{"head_dim", {"qwen3", "qwen3_moe", "gemma3_text", "glm4"}},
+          Key{"num_local_experts", {"mixtral"}}, Key{"sliding_window", {"mistral", "gemma3_text"}}}) {
       if (std::ranges::find(key.model_types, family_.model_type) != key.model_types.end() &&
           !config().contains(key.name))
         refuse("lacks " + std::string(key.name));
@@ -159,10 +161,11 @@ class ConfigReader : private FolderValues {
   }
 
   void read_window() {
-    const bool is_qwen = family_.model_type.starts_with("qwen");
-    if (is_qwen && is_true("use_sliding_window"))
+    const bool may_have_none = family_.model_type.starts_with("qwen") || family_.model_type == "smollm3";
+    if (may_have_none && is_true("use_sliding_window"))
       return refuse("has use_sliding_window true, which is not supported for this architecture");
-    if (is_qwen || family_.model_type == "llama") return;
+    constexpr std::string_view kWithWindow[] = {"mistral", "mixtral", "phi3", "gemma3_text"};
+    if (std::ranges::find(kWithWindow, family_.model_type) == std::end(kWithWindow)) return;
     if (family_.architecture != "gemma3") {
       if (const auto full = full_layers(); full && !full->empty()) {
         if (!std::ranges::all_of(*full, [&](bool one) { return one == full->front(); }))
@@ -197,6 +200,47 @@ class ConfigReader : private FolderValues {
                       " layers, which is not supported");
     }
     put(key_of("attention.sliding_window_pattern"), uint64_t{every});
+  }
+
+  void read_mixtral() {
+    copy("num_local_experts", "expert_count");
+    copy("num_experts_per_tok", "expert_used_count");
+    require_theta();
+  }
+
+  void read_granite() {
+    for (const auto& [name, key] :
+         {std::pair("embedding_multiplier", "embedding_scale"),
+          std::pair("residual_multiplier", "residual_scale"),
+          std::pair("attention_multiplier", "attention.scale"), std::pair("logits_scaling", "logit_scale")}) {
+      if (find(name) == nullptr) put(key_of(key), 1.0);
+      put_number(find(name), key);
+    }
+  }
+
+  // Requires that no layer but every fourth one is without rotation, as smollm3_spec has it.
+  void read_smollm3() {
+    constexpr uint64_t kNoRopeEvery = 4;
+    const json* list = find("no_rope_layers");
+    const uint64_t layers = count("num_hidden_layers").value_or(0);
+    bool is_usual =
+        find("no_rope_layer_interval") == nullptr || count("no_rope_layer_interval") == kNoRopeEvery;
+    if (list != nullptr) {
+      is_usual = list->is_array() && list->size() >= layers && list->size() <= kMaxLayerTypes;
+      for (uint64_t layer = 0; is_usual && layer < layers; ++layer)
+        is_usual = (*list)[layer] == ((layer + 1) % kNoRopeEvery == 0 ? 0 : 1);
+    }
+    if (!is_usual)
+      refuse("has no_rope_layers or no_rope_layer_interval other than every " + std::to_string(kNoRopeEvery) +
+             " layers, which is not supported");
+    require_theta();
+  }
+
+  // For families whose default in transformers is not GGUF's.
+  void require_theta() {
+    if (std::ranges::find(found().entries, key_of("rope.freq_base"), &GgufEntry::key) ==
+        found().entries.end())
+      refuse("lacks rope_theta");
   }
 
   void read_experts() {

@@ -37,7 +37,7 @@ constexpr Name kModelNames[] = {
     {"wpe", "position_embd", "gpt2"}, {"ln_f", "output_norm", "gpt2"},
 };
 
-// Names after the layer's number.
+// Names after the layer's number. # is the number of an expert.
 constexpr Name kLayerNames[] = {
     {"input_layernorm", "attn_norm"},
     {"self_attn.q_proj", "attn_q"},
@@ -55,7 +55,17 @@ constexpr Name kLayerNames[] = {
     {"mlp.up_proj", "ffn_up"},
     {"mlp.gate_up_proj", "ffn_up", "phi3"},
     {"mlp.down_proj", "ffn_down"},
+    {"post_self_attn_layernorm", "post_attention_norm", "glm4"},
+    {"mlp.gate_up_proj", "ffn_up", "glm4"},
+    {"post_mlp_layernorm", "post_ffw_norm", "glm4"},
     {"mlp.gate", "ffn_gate_inp", "qwen3moe"},
+    {"mlp.experts.#.gate_proj", "ffn_gate.#", "qwen3moe"},
+    {"mlp.experts.#.up_proj", "ffn_up.#", "qwen3moe"},
+    {"mlp.experts.#.down_proj", "ffn_down.#", "qwen3moe"},
+    {"block_sparse_moe.gate", "ffn_gate_inp", "llama"},
+    {"block_sparse_moe.experts.#.w1", "ffn_gate.#", "llama"},
+    {"block_sparse_moe.experts.#.w3", "ffn_up.#", "llama"},
+    {"block_sparse_moe.experts.#.w2", "ffn_down.#", "llama"},
     {"ln_1", "attn_norm", "gpt2"},
     {"attn.c_attn", "attn_qkv", "gpt2"},
     {"attn.c_proj", "attn_output", "gpt2"},
@@ -119,17 +129,24 @@ bool take_prefix(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
+std::optional<std::string> with_expert(std::optional<std::string_view> name, std::string_view expert) {
+  if (!name) return std::nullopt;
+  std::string text(*name);
+  if (const size_t at = text.find('#'); at != std::string::npos) text.replace(at, 1, expert);
+  return text;
+}
+
 // name: after the layer's number, such as "self_attn.q_proj" and "mlp.experts.3.up_proj".
 std::optional<std::string> layer_name_of(std::string_view name, std::string_view architecture) {
-  if (architecture == "qwen3moe" && take_prefix(name, "mlp.experts.")) {
-    const std::optional<std::string_view> expert = take_number(name);
-    if (!expert) return std::nullopt;
-    const auto found = look_up(kLayerNames, "mlp." + std::string(name), architecture);
-    if (!found || !found->starts_with("ffn_")) return std::nullopt;
-    return join({*found, *expert});
-  }
-  const auto found = look_up(kLayerNames, name, architecture);
-  return found ? std::optional<std::string>(*found) : std::nullopt;
+  constexpr std::string_view kExperts = ".experts.";
+  const size_t at = name.find(kExperts);
+  if (at == std::string_view::npos) return with_expert(look_up(kLayerNames, name, architecture), "");
+  const std::string_view before = name.substr(0, at + kExperts.size());
+  name.remove_prefix(before.size());
+  const std::optional<std::string_view> expert = take_number(name);
+  if (!expert) return std::nullopt;
+  const std::string wanted = std::string(before) + "#." + std::string(name);
+  return with_expert(look_up(kLayerNames, wanted, architecture), *expert);
 }
 
 // Makes "mlp.experts.3.up_proj" of "ffn_up.3", and "mlp.experts.0.up_proj" of "ffn_up_exps".
@@ -143,16 +160,15 @@ std::optional<std::string> folder_layer_name_of(std::string_view gguf, std::stri
     expert = "0";
     gguf.remove_suffix(kAll.size());
   }
-  const std::optional<std::string_view> found = look_up_gguf(kLayerNames, gguf, architecture);
-  if (!found || expert.empty()) return found ? std::optional<std::string>(*found) : std::nullopt;
-  constexpr std::string_view kFeedForward = "mlp.";
-  if (!found->starts_with(kFeedForward)) return std::nullopt;
-  return join({"mlp.experts", expert, found->substr(kFeedForward.size())});
+  const std::string wanted = expert.empty() ? std::string(gguf) : join({gguf, "#"});
+  return with_expert(look_up_gguf(kLayerNames, wanted, architecture), expert);
 }
 
 Arrangement::Kind kind_of(std::string_view gguf, std::string_view type, std::string_view architecture) {
   if (architecture == "gemma3" && gguf.ends_with("norm")) return Arrangement::kLessOne;
-  if (architecture == "llama" && (gguf == "attn_q" || gguf == "attn_k")) return Arrangement::kHalvedHeads;
+  const bool has_neighbours =
+      architecture == "llama" || architecture == "granite" || architecture == "smollm3";
+  if (has_neighbours && (gguf == "attn_q" || gguf == "attn_k")) return Arrangement::kHalvedHeads;
   const bool is_layer_matrix =
       gguf == "attn_qkv" || gguf == "attn_output" || gguf == "ffn_up" || gguf == "ffn_down";
   if (architecture == "gpt2" && type == "weight" && is_layer_matrix) return Arrangement::kTransposed;

@@ -31,12 +31,16 @@ void check_default(FolderValues& values, const json& scaling) {
 }
 
 void read_rotary_dim(FolderValues& values, const json* factor) {
+  constexpr double kShareOfGlm4 = 0.5;  // transformers' default
+  const bool is_glm4 = values.architecture() == "glm4";
+  const json default_share = kShareOfGlm4;
   if (factor == nullptr) factor = values.find("partial_rotary_factor");
+  if (factor == nullptr && is_glm4) factor = &default_share;
   if (factor == nullptr) return;
   if (!factor->is_number() || !(factor->get<double>() > 0 && factor->get<double>() <= 1))
     return values.refuse("has a partial_rotary_factor that is not above 0 and at most 1");
   const double share = factor->get<double>();
-  if (share != 1.0 && values.architecture() != "phi3")
+  if (share != 1.0 && !is_glm4 && values.architecture() != "phi3")
     return values.refuse("has a partial_rotary_factor, which is not supported for this architecture");
   if (values.found().head_dim > 0 && values.found().head_dim <= kMaxHeadDim)
     values.put(values.key_of("rope.dimension_count"),
@@ -92,6 +96,41 @@ void read_longrope(FolderValues& values, const json& scaling) {
              double{static_cast<float>(magnitude)});  // the precision that GGUF has
 }
 
+// YaRN. GGUF's attn_factor multiplies the magnitude that follows from the factor.
+void read_yarn(FolderValues& values, const json& scaling) {
+  const json& config = values.config();
+  const auto factor = FolderValues::number_in({&scaling}, "factor");
+  if (!factor || !(*factor >= 1.0))
+    return values.refuse("asks for rope scaling \"yarn\" without a factor of at least 1");
+  if (const json* is_cut = FolderValues::find_in(scaling, "truncate"); is_cut != nullptr && *is_cut != true)
+    return values.refuse("asks for rope scaling \"yarn\" with truncate false, which is not supported");
+  for (const char* name : {"attention_factor", "mscale", "mscale_all_dim"}) {
+    const json* value = FolderValues::find_in(scaling, name);
+    if (value != nullptr && !value->is_number())
+      return values.refuse("has a " + std::string(name) + " that is not a number");
+  }
+  values.put_number(FolderValues::find_in(scaling, "factor"), "rope.scaling.factor");
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  const bool has_original =
+      values.find(kOriginal) != nullptr || FolderValues::find_in(scaling, kOriginal) != nullptr;
+  const auto original =
+      FolderValues::number_in({&config, &scaling}, has_original ? kOriginal : "max_position_embeddings");
+  if (!original || !(*original >= 1) || *original > kMaxPositions)
+    return values.refuse("lacks an original_max_position_embeddings, which rope scaling \"yarn\" needs");
+  values.put(values.key_of("rope.scaling.original_context_length"), static_cast<uint64_t>(*original));
+  values.put_number(FolderValues::find_in(scaling, "beta_fast"), "rope.scaling.yarn_beta_fast");
+  values.put_number(FolderValues::find_in(scaling, "beta_slow"), "rope.scaling.yarn_beta_slow");
+  const auto magnitude_of = [&](double mscale) { return 1.0 + 0.1 * mscale * std::log(*factor); };
+  auto magnitude = FolderValues::number_in({&scaling}, "attention_factor");
+  const auto mscale = FolderValues::number_in({&scaling}, "mscale");
+  const auto of_all = FolderValues::number_in({&scaling}, "mscale_all_dim");
+  if (!magnitude && mscale && of_all && *mscale != 0.0 && *of_all != 0.0)
+    magnitude = magnitude_of(*mscale) / magnitude_of(*of_all);
+  if (magnitude)
+    values.put(values.key_of("rope.scaling.attn_factor"),
+               double{static_cast<float>(*magnitude / magnitude_of(1.0))});  // the precision that GGUF has
+}
+
 void read_scaling(FolderValues& values, const json& scaling, double theta) {
   const std::string type = rope_type_of(scaling);
   if (type == "default") return;
@@ -102,6 +141,7 @@ void read_scaling(FolderValues& values, const json& scaling, double theta) {
     if (factor == nullptr) return values.refuse("asks for rope scaling \"linear\" without a factor");
     values.put_number(factor, "rope.scaling.factor");
   }
+  if (type == "yarn") read_yarn(values, scaling);
   if (type == "longrope" && values.architecture() == "phi3") read_longrope(values, scaling);
 }
 

@@ -21,12 +21,15 @@ struct Architecture {
   std::string_view epsilon_key = "attention.layer_norm_rms_epsilon";
   // Variants that are refused for architectures without them.
   bool has_experts = false;
-  bool has_long_rope = false;
+  // What rope.scaling.type may say besides "none" and "linear"; empty: nothing.
+  std::string_view rope_scaling = "yarn";
 };
 
 // nullptr if there is no architecture of that name.
 const Architecture* find_architecture(std::string_view name);
 // "llama, ...", for error messages.
 std::string architecture_names();
+// What an architecture needs that no backend computes, for error messages; empty for one that is not known.
+std::string_view missing_operations(std::string_view architecture);
 
 }  // namespace runnel

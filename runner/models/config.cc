@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "runner/backend/numerics.h"
 #include "runner/formats/in_quotes.h"
 #include "runner/models/architectures.h"
 #include "runner/models/hyper_parameters.h"
@@ -41,29 +42,57 @@ Result<void> refuse_variants(const HyperParameters& parameters, const Architectu
       return parameters.error("has " + parameters.key("expert_count") +
                               ", which is not supported for this architecture");
   }
-  if (!architecture.has_long_rope && parameters.has("rope.scaling.attn_factor")) {
+  return {};
+}
+
+// Reads YaRN's numbers, with the defaults of llama.cpp and transformers. The magnitude grows with the factor.
+Result<void> read_yarn(const HyperParameters& parameters, ModelConfig& config) {
+  constexpr double kMinTurns = 1e-3;
+  constexpr double kMaxTurns = 1e6;
+  constexpr double kMaxMagnitude = 16.0;
+  for (const char* name : {"rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor",
+                           "rope.scaling.yarn_log_multiplier"}) {
+    if (parameters.has(name))
+      return parameters.error("has " + parameters.key(name) + ", which is not supported");
+  }
+  if (config.rope_theta <= 1.0)
+    return parameters.error("asks for rope scaling \"yarn\" of pairs that all turn equally fast");
+  const auto original = parameters.count("rope.scaling.original_context_length", kMaxTrainedLength);
+  if (!original) return original.error();
+  const auto fast = parameters.number("rope.scaling.yarn_beta_fast", kMinTurns, kMaxTurns, 32.0);
+  if (!fast) return fast.error();
+  const auto slow = parameters.number("rope.scaling.yarn_beta_slow", kMinTurns, *fast, 1.0);
+  if (!slow) return slow.error();
+  const auto magnitude =
+      parameters.number("rope.scaling.attn_factor", 1.0 / kMaxMagnitude, kMaxMagnitude, 1.0);
+  if (!magnitude) return magnitude.error();
+  config.original_context_length = *original;
+  config.yarn_fast_turns = *fast;
+  config.yarn_slow_turns = *slow;
+  config.rope_magnitude = *magnitude * (1.0 + 0.1 * log_f64(config.rope_factor));
+  return {};
+}
+
+// Reads how positions are scaled: by one factor, or by YaRN. The factors of Llama 3 and of Phi-3 are tensors.
+Result<void> read_rope_scaling(const HyperParameters& parameters, const Architecture& architecture,
+                               ModelConfig& config) {
+  const Result<std::optional<std::string>> type = parameters.text("rope.scaling.type");
+  if (!type) return type.error();
+  const std::string name = type->value_or("none");
+  if (name != "none" && name != "linear" && name != architecture.rope_scaling)
+    return parameters.error("asks for rope scaling " + in_quotes(name) + ", which is not supported");
+  config.rope_factor = 1.0;
+  for (const char* key : {"rope.scale_linear", "rope.scaling.factor"}) {
+    const Result<double> value = parameters.number(key, 1.0, kMaxRopeFactor, config.rope_factor);
+    if (!value) return value.error();
+    config.rope_factor = *value;
+  }
+  if (name == "yarn") return read_yarn(parameters, config);
+  if (architecture.rope_scaling != "longrope" && parameters.has("rope.scaling.attn_factor")) {
     return parameters.error("has " + parameters.key("rope.scaling.attn_factor") +
                             ", which is not supported for this architecture");
   }
   return {};
-}
-
-// The factor of linear scaling, by which positions are divided. The factors of Llama 3 and of Phi-3 are
-// tensors.
-Result<double> rope_factor(const HyperParameters& parameters, const Architecture& architecture) {
-  const Result<std::optional<std::string>> type = parameters.text("rope.scaling.type");
-  if (!type) return type.error();
-  const std::string name = type->value_or("none");
-  const bool is_long = name == "longrope" && architecture.has_long_rope;
-  if (name != "none" && name != "linear" && !is_long)
-    return parameters.error("asks for rope scaling " + in_quotes(name) + ", which is not supported");
-  double factor = 1.0;
-  for (const char* key : {"rope.scale_linear", "rope.scaling.factor"}) {
-    const Result<double> value = parameters.number(key, 1.0, kMaxRopeFactor, factor);
-    if (!value) return value.error();
-    factor = *value;
-  }
-  return factor;
 }
 
 Result<uint32_t> vocabulary_size(const ModelFile& file, const HyperParameters& parameters) {
@@ -87,9 +116,11 @@ Result<const Architecture*> checked_architecture(const ModelFile& file, std::str
   if (!found) return Error{ExitCode::kBadModel, file.path() + " lacks metadata general.architecture."};
   const Architecture* architecture = find_architecture(*found);
   if (architecture == nullptr) {
+    const std::string_view missing = missing_operations(*found);
+    const std::string reason = missing.empty() ? "" : ": it needs " + std::string(missing);
     return Error{ExitCode::kBadModel, file.path() + " is of architecture " + in_quotes(*found) +
-                                          ", which is not supported; supported: " + architecture_names() +
-                                          "."};
+                                          ", which is not supported" + reason +
+                                          "; supported: " + architecture_names() + "."};
   }
   if (!expected.empty() && *found != expected) {
     return Error{ExitCode::kBadModel, file.path() + " is of architecture " + in_quotes(*found) + ", not " +
@@ -175,9 +206,8 @@ Result<ModelConfig> read_config(const ModelFile& file, std::string_view expected
   const Result<double> theta = parameters.number("rope.freq_base", 1.0, kMaxRopeTheta, 10'000.0);
   if (!theta) return theta.error();
   config.rope_theta = *theta;
-  const Result<double> factor = rope_factor(parameters, **architecture);
-  if (!factor) return factor.error();
-  config.rope_factor = *factor;
+  if (const auto scaling = read_rope_scaling(parameters, **architecture, config); !scaling)
+    return scaling.error();
   // Zero is refused, since the norm of a row of zeros would divide by it.
   const Result<double> epsilon = parameters.number((*architecture)->epsilon_key, 1e-30, 1.0, {});
   if (!epsilon) return epsilon.error();

@@ -23,7 +23,9 @@ class Decoder final : public Model {
   void forward(Batch& batch, const BetweenLayers& between_layers) override;
   LogitRows& logits(std::span<const HeadRow> rows) override { return backend_.head(spec_.head, rows); }
   std::vector<float> states(std::span<const uint32_t> rows) override {
-    return backend_.read_states(spec_.head.norm, rows);
+    std::vector<float> states = backend_.read_states(spec_.head.norm, rows);
+    for (float& value : states) value *= spec_.head.divisor;
+    return states;
   }
 
  private:

@@ -55,7 +55,7 @@ Result<void> read_gemma3(const HyperParameters& parameters, ModelConfig& config)
 DecoderSpec gemma3_spec(const ModelConfig& config, WeightLoader& loader) {
   DecoderSpec spec = usual_decoder(config, loader);
   spec.embedding.scale = std::sqrt(static_cast<float>(config.hidden_size));
-  spec.ropes.push_back(scaled_rope_spec(split_pairs(config), config.rope_theta, config.rope_factor));
+  spec.ropes.push_back(usual_rope(split_pairs(config), config));
   spec.ropes.push_back(rope_spec(split_pairs(config), config.local_rope_theta));
   for (uint32_t index = 0; index < config.num_layers; ++index)
     spec.layers.push_back(layer_spec(index, config, loader));

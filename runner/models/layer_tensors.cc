@@ -10,12 +10,14 @@ LayerTensors::LayerTensors(uint32_t index, const ModelConfig& config, WeightLoad
     : index_(index), prefix_("blk." + std::to_string(index) + "."), config_(config), loader_(loader) {}
 
 LayerSpec LayerTensors::usual_layer() {
-  return {.index = index_,
-          .attention = attention(),
-          .qkv = qkv(),
-          .attention_output = attention_output(),
-          .ffn = ffn(),
-          .ffn_output = ffn_output()};
+  LayerSpec layer{.index = index_,
+                  .attention = attention(),
+                  .qkv = qkv(),
+                  .attention_output = attention_output(),
+                  .ffn = ffn(),
+                  .ffn_output = {}};
+  layer.ffn_output = ffn_output(layer.ffn.experts);
+  return layer;
 }
 
 AttentionShape LayerTensors::attention() const {
@@ -50,6 +52,7 @@ ProjectSpec LayerTensors::attention_output() {
 }
 
 FfnSpec LayerTensors::ffn() {
+  if (config_.num_experts != 0) return ffn_of_experts();
   return {
       .norm = norm("ffn_norm"),
       .width = config_.ffn_size,
@@ -57,7 +60,37 @@ FfnSpec LayerTensors::ffn() {
                                 config_.hidden_size)};
 }
 
-ProjectSpec LayerTensors::ffn_output() {
+FfnSpec LayerTensors::fused_ffn() {
+  const uint64_t width = config_.ffn_size;
+  MatrixSpec gate = matrix("ffn_up", width);
+  MatrixSpec up = gate;
+  up.first_row = width;
+  gate.rows_of_all = up.rows_of_all = 2 * width;
+  return {.norm = norm("ffn_norm"),
+          .width = config_.ffn_size,
+          .gate_up = loader_.matrix({gate, up}, config_.hidden_size)};
+}
+
+FfnSpec LayerTensors::ffn_of_experts() {
+  const uint32_t width = config_.expert_ffn_size;
+  return {.norm = norm("ffn_norm"),
+          .width = width,
+          .gate_up = loader_.experts({matrix("ffn_gate_exps", width), matrix("ffn_up_exps", width)},
+                                     config_.hidden_size, config_.num_experts),
+          .experts = {
+              .num_experts = config_.num_experts,
+              .num_used = config_.num_used_experts,
+              .router = loader_.matrix({matrix("ffn_gate_inp", config_.num_experts)}, config_.hidden_size)}};
+}
+
+ProjectSpec LayerTensors::ffn_output(const ExpertsSpec& experts) {
+  if (experts.num_experts != 0) {
+    return {.input = ProjectInput::kGated,
+            .weight = loader_.experts({matrix("ffn_down_exps", config_.hidden_size)}, config_.expert_ffn_size,
+                                      config_.num_experts),
+            .bias = {},
+            .experts = experts};
+  }
   return {.input = ProjectInput::kGated,
           .weight = loader_.matrix({matrix("ffn_down", config_.hidden_size)}, config_.ffn_size),
           .bias = {}};
@@ -74,9 +107,11 @@ DecoderSpec usual_decoder(const ModelConfig& config, WeightLoader& loader) {
   DecoderSpec spec{.hidden_size = config.hidden_size, .embedding = {}, .ropes = {}, .layers = {}, .head = {}};
   const MatrixSpec output{"output.weight", config.vocab_size};
   spec.embedding.table = loader.matrix({{"token_embd.weight", config.vocab_size}}, config.hidden_size);
+  const float divisor = config.logit_divisor == 0.0 ? 1.0f : static_cast<float>(config.logit_divisor);
   spec.head = {
-      .norm = {.gain = loader.vector("output_norm.weight", config.hidden_size),
+      .norm = {.gain = loader.vector({{"output_norm.weight", config.hidden_size, divisor}}),
                .epsilon = config.norm_epsilon},
+      .divisor = divisor,
       .weight = loader.has(output.name) ? loader.matrix({output}, config.hidden_size) : spec.embedding.table,
       .vocab_size = config.vocab_size};
   return spec;

@@ -28,8 +28,12 @@ class LayerTensors {
   // Adds the norms of each head, attn_q_norm and attn_k_norm.
   void add_head_norms(QkvSpec& qkv);
   ProjectSpec attention_output();
+  // With experts if the model has them.
   FfnSpec ffn();
-  ProjectSpec ffn_output();
+  // The tensor ffn_up has the rows of the gate, then those of the other factor.
+  FfnSpec fused_ffn();
+  // experts: those of the feed-forward part.
+  ProjectSpec ffn_output(const ExpertsSpec& experts = {});
 
   // A norm of the hidden state, such as "attn_norm".
   NormSpec norm(const std::string& name) { return norm(name, config_.hidden_size); }
@@ -46,6 +50,7 @@ class LayerTensors {
 
  private:
   std::string name_of(const std::string& name, const char* kind) const { return prefix_ + name + "." + kind; }
+  FfnSpec ffn_of_experts();
   NormSpec norm(const std::string& name, uint64_t size) {
     return {.gain = loader_.vector(name_of(name, "weight"), size), .epsilon = config_.norm_epsilon};
   }
@@ -60,7 +65,12 @@ class LayerTensors {
 // file has no output matrix of its own.
 DecoderSpec usual_decoder(const ModelConfig& config, WeightLoader& loader);
 
-// The pairs (i, i + rotary_dim / 2), which all architectures but llama have.
+// The pairs (2i, 2i + 1). GGUF stores the rows of queries and keys of llama and of its relatives for them.
+inline Rope neighbour_pairs(const ModelConfig& config) {
+  return {config.rotary_dim, /*interleaved=*/true};
+}
+
+// The pairs (i, i + rotary_dim / 2).
 inline Rope split_pairs(const ModelConfig& config) {
   return {config.rotary_dim, /*interleaved=*/false};
 }

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "runner/models/experts.h"
 #include "runner/models/layer_tensors.h"
 #include "runner/models/rope.h"
 
@@ -22,14 +23,19 @@ LayerSpec layer_spec(uint32_t index, const ModelConfig& config, WeightLoader& lo
 
 }  // namespace
 
+Result<void> read_llama(const HyperParameters& parameters, ModelConfig& config) {
+  const Result<uint32_t> num_experts = parameters.count_or_none("expert_count", kMaxExperts);
+  if (!num_experts) return num_experts.error();
+  if (*num_experts == 0) return {};
+  return read_experts(parameters, "feed_forward_length", config);
+}
+
 DecoderSpec llama_spec(const ModelConfig& config, WeightLoader& loader) {
-  // For this architecture, GGUF stores the rows of queries and keys so that the two values of a pair are
-  // neighbours.
-  const Rope pairs{config.rotary_dim, /*interleaved=*/true};
+  const Rope pairs = neighbour_pairs(config);
   DecoderSpec spec = usual_decoder(config, loader);
   spec.ropes.push_back(loader.has(kRopeFactors)
                            ? rope_spec(pairs, config.rope_theta, rope_factors(kRopeFactors, config, loader))
-                           : scaled_rope_spec(pairs, config.rope_theta, config.rope_factor));
+                           : usual_rope(pairs, config));
   for (uint32_t index = 0; index < config.num_layers; ++index)
     spec.layers.push_back(layer_spec(index, config, loader));
   return spec;

@@ -37,12 +37,18 @@ struct ModelConfig {
   // These are 0 for architectures without them.
   uint32_t original_context_length;  // positions that the model was first trained for
   double rope_magnitude;             // heads are multiplied by it when they are rotated
+  double yarn_fast_turns;            // pairs that turn this often in the original length are not scaled
+  double yarn_slow_turns;            // pairs that turn this often are scaled by all of the factor
   uint32_t local_window;             // window of the layers that do not see all positions
   uint32_t global_every;             // every global_every-th layer sees all positions
   double local_rope_theta;           // of the layers with a window
   uint32_t num_experts;
   uint32_t num_used_experts;  // experts that each token uses
   uint32_t expert_ffn_size;   // width of the feed-forward layer of one expert
+  double embedding_scale;
+  double residual_scale;   // of what attention and feed-forward add to the residual stream
+  double attention_scale;  // of q . k
+  double logit_divisor;    // logits are divided by it
 };
 
 class Model {

@@ -13,12 +13,6 @@ constexpr const char* kLongFactors = "rope_factors_long.weight";
 
 LayerSpec layer_spec(uint32_t index, const ModelConfig& config, WeightLoader& loader) {
   LayerTensors tensors(index, config, loader);
-  const uint64_t width = config.ffn_size;
-  // The tensor has the rows of the gate, then those of the other factor.
-  MatrixSpec gate = tensors.matrix("ffn_up", width);
-  MatrixSpec up = gate;
-  up.first_row = width;
-  gate.rows_of_all = up.rows_of_all = 2 * width;
   return {.index = index,
           .attention = tensors.attention(),
           .qkv = {.norm = tensors.norm("attn_norm"),
@@ -28,9 +22,7 @@ LayerSpec layer_spec(uint32_t index, const ModelConfig& config, WeightLoader& lo
                   .bias = {},
                   .rope = 0},
           .attention_output = tensors.attention_output(),
-          .ffn = {.norm = tensors.norm("ffn_norm"),
-                  .width = config.ffn_size,
-                  .gate_up = loader.matrix({gate, up}, config.hidden_size)},
+          .ffn = tensors.fused_ffn(),
           .ffn_output = tensors.ffn_output()};
 }
 
@@ -63,9 +55,8 @@ Result<void> read_phi3(const HyperParameters& parameters, ModelConfig& config) {
 
 DecoderSpec phi3_spec(const ModelConfig& config, WeightLoader& loader) {
   DecoderSpec spec = usual_decoder(config, loader);
-  spec.ropes.push_back(loader.has(kLongFactors)
-                           ? long_rope(config, loader)
-                           : scaled_rope_spec(split_pairs(config), config.rope_theta, config.rope_factor));
+  spec.ropes.push_back(loader.has(kLongFactors) ? long_rope(config, loader)
+                                                : usual_rope(split_pairs(config), config));
   for (uint32_t index = 0; index < config.num_layers; ++index)
     spec.layers.push_back(layer_spec(index, config, loader));
   return spec;

@@ -7,7 +7,7 @@ namespace runnel {
 
 DecoderSpec qwen2_spec(const ModelConfig& config, WeightLoader& loader) {
   DecoderSpec spec = usual_decoder(config, loader);
-  spec.ropes.push_back(scaled_rope_spec(split_pairs(config), config.rope_theta, config.rope_factor));
+  spec.ropes.push_back(usual_rope(split_pairs(config), config));
   for (uint32_t index = 0; index < config.num_layers; ++index) {
     LayerTensors tensors(index, config, loader);
     spec.layers.push_back(tensors.usual_layer());

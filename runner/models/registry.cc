@@ -6,26 +6,48 @@
 #include "runner/models/architectures.h"
 #include "runner/models/decoder.h"
 #include "runner/models/gemma3.h"
+#include "runner/models/glm4.h"
 #include "runner/models/gpt2.h"
+#include "runner/models/granite.h"
 #include "runner/models/kv_groups.h"
 #include "runner/models/llama.h"
 #include "runner/models/phi3.h"
 #include "runner/models/qwen2.h"
 #include "runner/models/qwen3.h"
-#include "runner/models/qwen3moe.h"
+#include "runner/models/smollm3.h"
 #include "runner/models/weight_loader.h"
 
 namespace runnel {
 namespace {
 
 constexpr Architecture kArchitectures[] = {
-    {.name = "llama", .read = nullptr, .spec = llama_spec},
+    {.name = "llama", .read = read_llama, .spec = llama_spec, .has_experts = true},
     {.name = "qwen2", .read = nullptr, .spec = qwen2_spec},
     {.name = "qwen3", .read = nullptr, .spec = qwen3_spec},
-    {.name = "gpt2", .read = read_gpt2, .spec = gpt2_spec, .epsilon_key = "attention.layer_norm_epsilon"},
-    {.name = "gemma3", .read = read_gemma3, .spec = gemma3_spec},
-    {.name = "phi3", .read = read_phi3, .spec = phi3_spec, .has_long_rope = true},
-    {.name = "qwen3moe", .read = read_qwen3moe, .spec = qwen3moe_spec, .has_experts = true},
+    {.name = "gpt2",
+     .read = read_gpt2,
+     .spec = gpt2_spec,
+     .epsilon_key = "attention.layer_norm_epsilon",
+     .rope_scaling = ""},
+    {.name = "gemma3", .read = read_gemma3, .spec = gemma3_spec, .rope_scaling = ""},
+    {.name = "phi3", .read = read_phi3, .spec = phi3_spec, .rope_scaling = "longrope"},
+    {.name = "glm4", .read = read_glm4, .spec = glm4_spec},
+    {.name = "granite", .read = read_granite, .spec = granite_spec},
+    {.name = "smollm3", .read = nullptr, .spec = smollm3_spec},
+    {.name = "qwen3moe", .read = read_qwen3moe, .spec = qwen3_spec, .has_experts = true},
+};
+
+// Architectures that need another operation. The gateway says the same (gateway/models/model.ts).
+struct Unsupported {
+  std::string_view name;
+  std::string_view missing;
+};
+constexpr std::string_view kGptOssNeeds = "attention sinks, a clamped gate and biases of experts";
+constexpr Unsupported kUnsupported[] = {
+    {"gemma2", "soft-capping of attention and of logits"},
+    {"gpt-oss", kGptOssNeeds},
+    {"gpt_oss", kGptOssNeeds},
+    {"olmo2", "layers without norms before products, and norms of all heads together"},
 };
 
 }  // namespace
@@ -44,6 +66,13 @@ std::string architecture_names() {
     names += architecture.name;
   }
   return names;
+}
+
+std::string_view missing_operations(std::string_view architecture) {
+  for (const Unsupported& one : kUnsupported) {
+    if (one.name == architecture) return one.missing;
+  }
+  return {};
 }
 
 Result<DecoderSpec> load_weights(const ModelFile& file, const ModelConfig& config, Backend& backend,

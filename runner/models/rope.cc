@@ -1,5 +1,8 @@
 #include "runner/models/rope.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <string>
 #include <utility>
 
@@ -7,6 +10,30 @@
 #include "runner/check.h"
 
 namespace runnel {
+namespace {
+
+// Pairs that turn often in the first length stay as they are, those that turn rarely are divided by the
+// factor, and between them the share of each changes with the number of the pair.
+RopeSpec yarn_rope_spec(Rope pairs, const ModelConfig& config) {
+  constexpr double kMinRange = 0.001;
+  RopeSpec rope = rope_spec(pairs, config.rope_theta);
+  rope.magnitude = config.rope_magnitude;
+  const auto pair_with = [&](double turns) {
+    const double length = config.original_context_length / (turns * 2.0 * std::numbers::pi);
+    return pairs.rotary_dim * log_f64(length) / (2.0 * log_f64(config.rope_theta));
+  };
+  const double low = std::max(std::floor(pair_with(config.yarn_fast_turns)), 0.0);
+  const double high = std::min(std::ceil(pair_with(config.yarn_slow_turns)), pairs.rotary_dim - 1.0);
+  for (size_t pair = 0; pair < rope.frequencies.size(); ++pair) {
+    const double scaled =
+        std::clamp((static_cast<double>(pair) - low) / std::max(high - low, kMinRange), 0.0, 1.0);
+    double& frequency = rope.frequencies[pair];
+    frequency = frequency / config.rope_factor * scaled + frequency * (1.0 - scaled);
+  }
+  return rope;
+}
+
+}  // namespace
 
 RopeSpec rope_spec(Rope pairs, double theta, std::span<const float> factors) {
   const uint32_t num_pairs = pairs.rotary_dim / 2;
@@ -23,6 +50,11 @@ RopeSpec scaled_rope_spec(Rope pairs, double theta, double factor) {
   RopeSpec rope = rope_spec(pairs, theta);
   for (double& frequency : rope.frequencies) frequency = frequency / factor;
   return rope;
+}
+
+RopeSpec usual_rope(Rope pairs, const ModelConfig& config) {
+  if (config.yarn_fast_turns != 0.0) return yarn_rope_spec(pairs, config);
+  return scaled_rope_spec(pairs, config.rope_theta, config.rope_factor);
 }
 
 std::vector<float> rope_factors(const std::string& name, const ModelConfig& config, WeightLoader& loader) {

@@ -17,6 +17,9 @@ RopeSpec rope_spec(Rope pairs, double theta, std::span<const float> factors = {}
 // The same with one factor for all pairs.
 RopeSpec scaled_rope_spec(Rope pairs, double theta, double factor);
 
+// The rope that the hyper-parameters ask for: unscaled, with one factor, or by YaRN (arXiv 2309.00071).
+RopeSpec usual_rope(Rope pairs, const ModelConfig& config);
+
 // Reads the factors of a tensor, one for each pair. Returns nothing after a failure. A factor that is not a
 // number, or with which a pair would rotate too fast, fails the load.
 std::vector<float> rope_factors(const std::string& name, const ModelConfig& config, WeightLoader& loader);

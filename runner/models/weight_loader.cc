@@ -175,6 +175,7 @@ const TensorView* WeightLoader::append(const VectorSpec& spec, std::vector<float
   if (file_.arrangement_of(*tensor).kind == Arrangement::kLessOne) {
     for (float& value : std::span(values).subspan(first)) value += 1.0f;
   }
+  for (float& value : std::span(values).subspan(first)) value /= spec.divisor;
   return tensor;
 }
 

@@ -33,6 +33,7 @@ struct MatrixSpec {
 struct VectorSpec {
   std::string name;
   uint64_t size;
+  float divisor = 1.0f;  // of the values
 };
 
 class WeightLoader {

@@ -77,7 +77,24 @@ MODELS = {
     "qwen3moe": (hf.Qwen3MoeConfig(**COMMON, head_dim=16, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=32,
                                    norm_topk_prob=True, tie_word_embeddings=False, decoder_sparse_step=1),
                  hf.Qwen3MoeForCausalLM, "qwen3moe", torch.bfloat16, {"": 40}),
+    # YaRN, with pairs that are scaled by the whole factor, by a part of it and not at all.
+    "yarn": (hf.Qwen3Config(**COMMON, head_dim=32, tie_word_embeddings=True, rope_parameters=dict(
+        rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=128)), hf.Qwen3ForCausalLM,
+             "qwen3", torch.bfloat16, {"": 40}),
+    # Half of a head is rotated.
+    "glm4": (hf.Glm4Config(**COMMON, head_dim=16, tie_word_embeddings=False), hf.Glm4ForCausalLM, "glm4",
+             torch.bfloat16, {"": 40}),
+    # The fourth layer rotates nothing.
+    "smollm3": (hf.SmolLM3Config(**{**COMMON, "num_hidden_layers": 5}), hf.SmolLM3ForCausalLM, "smollm3",
+                torch.bfloat16, {"": 40}),
+    "mixtral": (hf.MixtralConfig(**COMMON, num_local_experts=5, num_experts_per_tok=2), hf.MixtralForCausalLM, "llama",
+                torch.bfloat16, {"": 40}),
+    "granite": (hf.GraniteConfig(**COMMON, embedding_multiplier=12.0, residual_multiplier=0.22,
+                                 attention_multiplier=0.15, logits_scaling=3.0, tie_word_embeddings=False),
+                hf.GraniteForCausalLM, "granite", torch.bfloat16, {"": 40}),
 }
+# As llama.cpp's converter does for these, rows of queries and keys are permuted.
+HAS_NEIGHBOURS = ("llama", "granite", "smollm3")
 
 
 # --- weights ------------------------------------------------------------------------------------------------------
@@ -130,9 +147,9 @@ def gguf_tensors(model, architecture):
             weight = weight.T  # transformers keeps them as (inputs, outputs)
         if architecture == "gemma3" and name.endswith("norm.weight"):
             weight = weight + 1
-        if architecture == "llama" and ".q_proj." in name:
+        if architecture in HAS_NEIGHBOURS and ".q_proj." in name:
             weight = permuted(weight, config.num_attention_heads)
-        if architecture == "llama" and ".k_proj." in name:
+        if architecture in HAS_NEIGHBOURS and ".k_proj." in name:
             weight = permuted(weight, config.num_key_value_heads)
         parts = {name: weight}
         if name.endswith("experts.gate_up_proj"):
@@ -172,23 +189,33 @@ def write_metadata(out, name, config, architecture):
         out.add_head_count_kv(config.num_key_value_heads)
         out.add_layer_norm_rms_eps(config.rms_norm_eps)
         out.add_rope_freq_base(rope["rope_theta"])
-        if architecture in ("qwen3", "qwen3moe", "gemma3"):
+        if architecture in ("qwen3", "qwen3moe", "gemma3", "glm4"):
             out.add_key_length(config.head_dim)
             out.add_value_length(config.head_dim)
-        if architecture in ("llama", "phi3"):
+        if architecture in ("llama", "phi3", "glm4"):
             out.add_rope_dimension_count(int(rope.get("partial_rotary_factor", 1.0) * HIDDEN) // config.num_attention_heads)
         if getattr(config, "sliding_window", None) or architecture == "phi3":
             out.add_sliding_window(config.sliding_window or 0)
         if rope["rope_type"] == "linear":
             out.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
             out.add_rope_scaling_factor(rope["factor"])
+        if rope["rope_type"] == "yarn":
+            out.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+            out.add_rope_scaling_factor(rope["factor"])
+            out.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
         if rope["rope_type"] == "longrope":
             original = rope["original_max_position_embeddings"]
             out.add_rope_scaling_orig_ctx_len(original)
             out.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(CONTEXT / original) / math.log(original)))
-    if architecture == "qwen3moe":
+    if architecture == "granite":
+        out.add_embedding_scale(config.embedding_multiplier)
+        out.add_residual_scale(config.residual_multiplier)
+        out.add_attention_scale(config.attention_multiplier)
+        out.add_logit_scale(config.logits_scaling)
+    if getattr(config, "num_experts", 0):
         out.add_expert_count(config.num_experts)
         out.add_expert_used_count(config.num_experts_per_tok)
+    if architecture == "qwen3moe":
         out.add_expert_feed_forward_length(config.moe_intermediate_size)
     out.add_tokenizer_model("gpt2")
     out.add_tokenizer_pre("gpt-2")

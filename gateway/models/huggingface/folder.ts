@@ -84,6 +84,7 @@ const tokenizerConfig = z.object({
 /** Maps config.json's model_type to the runners' architecture. Names that are the same in both are left out. */
 const architectures: ReadonlyMap<string, string> = new Map([
   ['mistral', 'llama'],
+  ['mixtral', 'llama'],
   ['gemma3_text', 'gemma3'],
   ['qwen3_moe', 'qwen3moe'],
 ]);

@@ -23,6 +23,12 @@ const layers = z.object({
       z.object({ type: z.literal('linear'), factor: z.number() }),
       z.object({ type: z.literal('llama3') }),
       z.object({ type: z.literal('longrope'), original_context_length: count, magnitude: z.number() }),
+      z.object({
+        type: z.literal('yarn'),
+        factor: z.number(),
+        original_context_length: count,
+        magnitude: z.number(),
+      }),
     ])
     .nullable(),
   /** The window of all layers, or of all but every global_every-th. rope_theta is then that of the layers with a window. */

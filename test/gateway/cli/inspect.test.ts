@@ -119,6 +119,8 @@ test('windows, scaled positions, experts and norms are printed', async () => {
     'experts       128 of width 768, 8 for a token',
   ]);
   assert.match((await told({ rope_scaling: { type: 'llama3' } }))[0] ?? '', 'scaled by llama3');
+  const yarn = { type: 'yarn', factor: 4, original_context_length: 32768, magnitude: 1.14 };
+  assert.match((await told({ rope_scaling: yarn }))[0] ?? '', 'scaled by yarn from 32768 tokens on');
   const { stdout } = await inspect(directory, JSON.stringify(answer), 0, '--json');
   assert.equal((JSON.parse(stdout) as Inspection).layers, answer.layers);
 });

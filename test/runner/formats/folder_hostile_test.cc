@@ -85,7 +85,8 @@ void each_place(const json& value, const json::json_pointer& place,
 }
 
 TEST_CASE("folders: hostile values of every key of every architecture are refused, or change nothing") {
-  for (const char* model : {"llama3", "mistral", "qwen2", "qwen3", "gpt2", "gemma3", "phi3", "qwen3moe"}) {
+  for (const char* model : {"llama3", "mistral", "qwen2", "qwen3", "gpt2", "gemma3", "phi3", "qwen3moe",
+                            "yarn", "glm4", "smollm3", "mixtral", "granite"}) {
     CAPTURE(model);
     const json config = golden_config(model);
     const ModelFolder folder;
@@ -126,6 +127,9 @@ TEST_CASE("folders: an invalid, negative or huge count is refused by name") {
         Key{"qwen3moe", "/num_local_experts", "qwen3moe.expert_count"},
         Key{"qwen3moe", "/num_experts_per_tok", "qwen3moe.expert_used_count"},
         Key{"qwen3moe", "/moe_intermediate_size", "qwen3moe.expert_feed_forward_length"},
+        Key{"mixtral", "/num_local_experts", "llama.expert_count"},
+        Key{"mixtral", "/num_experts_per_tok", "llama.expert_used_count"},
+        Key{"smollm3", "/num_key_value_heads", "smollm3.attention.head_count_kv"},
         Key{"gpt2", "/n_layer", "gpt2.block_count"}, Key{"gpt2", "/n_positions", "gpt2.context_length"}}) {
     CAPTURE(key.model);
     CAPTURE(key.place);
@@ -152,6 +156,16 @@ TEST_CASE("folders: a number that nothing can be computed with is refused by nam
         Key{"gemma3", "/rope_parameters/sliding_attention/rope_theta", "gemma3.rope.freq_base_swa"},
         Key{"gemma3", "/rope_parameters/full_attention/factor", "gemma3.rope.scaling.factor"},
         Key{"llama3", "/rope_parameters/factor", "factor"},
+        Key{"yarn", "/rope_parameters/factor", "factor"},
+        Key{"yarn", "/rope_parameters/original_max_position_embeddings", "original"},
+        Key{"yarn", "/rope_parameters/beta_fast", "qwen3.rope.scaling.yarn_beta_fast"},
+        Key{"yarn", "/rope_parameters/beta_slow", "qwen3.rope.scaling.yarn_beta_slow"},
+        Key{"yarn", "/rope_parameters/attention_factor", "att"},
+        Key{"glm4", "/rope_parameters/partial_rotary_factor", "partial_rotary_factor"},
+        Key{"granite", "/embedding_multiplier", "granite.embedding_scale"},
+        Key{"granite", "/residual_multiplier", "granite.residual_scale"},
+        Key{"granite", "/attention_multiplier", "granite.attention.scale"},
+        Key{"granite", "/logits_scaling", "granite.logit_scale"},
         Key{"llama3", "/rope_parameters/high_freq_factor", "high_freq_factor"},
         Key{"phi3", "/rope_parameters/partial_rotary_factor", "partial_rotary_factor"},
         Key{"phi3", "/original_max_position_embeddings", "original_max_position_embeddings"},
@@ -205,6 +219,11 @@ TEST_CASE("folders: a tensor is named as the folder names it, with its shape as 
         Case{"phi3", "model.layers.1.mlp.gate_up_proj.weight", "(192, 64)"},
         Case{"qwen3moe", "model.layers.1.mlp.experts.5.down_proj.weight", "(64, 32)"},
         Case{"qwen3moe", "model.layers.0.mlp.gate.weight", "(6, 64)"},
+        Case{"mixtral", "model.layers.1.block_sparse_moe.experts.4.w2.weight", "(64, 96)"},
+        Case{"mixtral", "model.layers.0.block_sparse_moe.gate.weight", "(5, 64)"},
+        Case{"glm4", "model.layers.1.mlp.gate_up_proj.weight", "(192, 64)"},
+        Case{"glm4", "model.layers.0.post_self_attn_layernorm.weight", "(64)"},
+        Case{"glm4", "model.layers.0.post_mlp_layernorm.weight", "(64)"},
         Case{"mistral", "model.norm.weight", "(64)"}, Case{"qwen2", "model.embed_tokens.weight", nullptr}}) {
     CAPTURE(one.model);
     CAPTURE(one.tensor);

@@ -109,8 +109,8 @@ TEST_CASE("folders: hyper-parameters are refused in the words of GGUF files") {
         "FOLDER has llama.attention.layer_norm_rms_epsilon 0.000000, which is outside the supported range.");
   CHECK(llama("head_dim", 15).starts_with("FOLDER/model.safetensors has tensor \"model.layers.0.self_attn."));
   CHECK(llama("vocab_size", 300) == "FOLDER/config.json has vocab_size 300; the embedding has 272 rows.");
-  CHECK(llama("rope_parameters", {{"rope_type", "yarn"}, {"factor", 2}}) ==
-        "FOLDER asks for rope scaling \"yarn\", which is not supported.");
+  CHECK(llama("rope_parameters", {{"rope_type", "dynamic"}, {"factor", 2}}) ==
+        "FOLDER asks for rope scaling \"dynamic\", which is not supported.");
 }
 
 TEST_CASE("folders: configurations that would compute differently from transformers are refused by name") {
@@ -161,6 +161,25 @@ TEST_CASE("folders: configurations that would compute differently from transform
   CHECK(of("gpt2", "scale_attn_by_inverse_layer_idx", true) ==
         begin + "has scale_attn_by_inverse_layer_idx, which is not supported.");
   CHECK(of("gpt2", "activation_function", "relu").starts_with(begin + "has activation_function \"relu\""));
+  CHECK(of("llama3", "rope_parameters", {{"rope_type", "yarn"}}) ==
+        begin + "asks for rope scaling \"yarn\" without a factor of at least 1.");
+  CHECK(of("llama3", "rope_parameters", {{"rope_type", "yarn"}, {"factor", 2}, {"truncate", false}}) ==
+        begin + "asks for rope scaling \"yarn\" with truncate false, which is not supported.");
+  CHECK(of("smollm3", "use_sliding_window", true) ==
+        begin + "has use_sliding_window true, which is not supported for this architecture.");
+  const std::string no_rope =
+      begin +
+      "has no_rope_layers or no_rope_layer_interval other than every 4 layers, which is not supported.";
+  CHECK(of("smollm3", "no_rope_layers", {1, 1, 0, 1, 1}) == no_rope);
+  CHECK(of("smollm3", "no_rope_layers", {1, 1, 1, 0}) == no_rope);
+  CHECK(refusal_of("smollm3", [](json& config) {
+          config.erase("no_rope_layers");
+          config["no_rope_layer_interval"] = 3;
+        }) == no_rope);
+  CHECK(refusal_of("smollm3", [](json& config) { config["rope_parameters"].erase("rope_theta"); }) ==
+        begin + "lacks rope_theta.");
+  CHECK(refusal_of("mixtral", [](json& config) { config.erase("num_local_experts"); }) ==
+        begin + "lacks num_local_experts.");
   CHECK(of("qwen3moe", "norm_topk_prob", false).starts_with(begin + "does not set norm_topk_prob to true"));
   CHECK(of("qwen3moe", "mlp_only_layers", {0}).starts_with(begin + "has layers without experts"));
   CHECK(refusal_of("phi3", [](json& config) { config["rope_parameters"].erase("long_factor"); }) ==

@@ -54,9 +54,11 @@ TEST_CASE("every tensor of every architecture is asked for, by its name and shap
       const std::string outcome = outcome_of(without);
       const std::string wanted =
           is_optional(tensor.name) ? "accepted" : "lacks tensor " + runnel::in_quotes(tensor.name) + ".";
-      // The short factors are of no use without the long ones.
+      // The short factors are of no use without the long ones, and biases of keys without those of queries.
       if (tensor.name == "rope_factors_long.weight") {
         CHECK(outcome.starts_with("has tensor \"rope_factors_short.weight\", which this architecture"));
+      } else if (model.name == "glm4" && tensor.name.ends_with("attn_q.bias")) {
+        CHECK(outcome.find("attn_k.bias\", which this architecture") != std::string::npos);
       } else {
         CHECK(outcome == wanted);
       }
@@ -101,6 +103,21 @@ TEST_CASE("hyper-parameters that one architecture has are checked as all are") {
         }).starts_with("has phi3.rope.scaling.attn_factor 0.0"));
   CHECK(outcome_of("phi3", [](GgufWriter& w) { w.text("phi3.rope.scaling.type", "yarn"); }) ==
         "asks for rope scaling \"yarn\", which is not supported.");
+  CHECK(outcome_of("mixtral", [](GgufWriter& w) { w.u32("llama.expert_used_count", 6); }) ==
+        "has llama.expert_used_count 6; it must be from 1 to 5.");
+  CHECK(outcome_of("mixtral", [](GgufWriter& w) { w.u32("llama.feed_forward_length", 33); }) ==
+        "has llama.feed_forward_length 33; with experts it must be a multiple of 32.");
+  CHECK(outcome_of("qwen2", [](GgufWriter& w) { w.u32("qwen2.expert_count", 8); }) ==
+        "has qwen2.expert_count, which is not supported for this architecture.");
+  CHECK(outcome_of("granite", [](GgufWriter& w) { w.remove("granite.residual_scale"); }) ==
+        "lacks metadata granite.residual_scale.");
+  CHECK(outcome_of("granite", [](GgufWriter& w) {
+          w.f32("granite.logit_scale", 0.0f);
+        }).starts_with("has granite.logit_scale 0.0"));
+  CHECK(outcome_of("granite", [](GgufWriter& w) { w.u32("granite.rope.scaling.finetuned", 0); }) ==
+        "has granite.rope.scaling.finetuned, which is not supported.");
+  CHECK(outcome_of("glm4", [](GgufWriter& w) { w.u32("glm4.rope.dimension_sections", 1); }) ==
+        "has glm4.rope.dimension_sections, as models of images have; they are not supported.");
   CHECK(outcome_of("gemma3", [](GgufWriter& w) { w.u32("gemma3.attention.sliding_window_pattern", 0); }) ==
         "has gemma3.attention.sliding_window_pattern 0; it must be from 1 to 1024.");
   CHECK(outcome_of("gemma3", [](GgufWriter& w) {

@@ -55,6 +55,14 @@ TEST_CASE("an architecture that is not there, or not the one asked for, is refus
   CHECK(refusal_of([](GgufWriter& w) { w.text("general.architecture", "mamba"); }) ==
         std::string("is of architecture \"mamba\", which is not supported; supported: ") +
             architecture_names() + ".");
+  for (const auto& [name, missing] :
+       {std::pair("gemma2", "soft-capping of attention and of logits"),
+        std::pair("gpt-oss", "attention sinks, a clamped gate and biases of experts"),
+        std::pair("olmo2", "layers without norms before products, and norms of all heads together")}) {
+    CHECK(refusal_of([&](GgufWriter& w) { w.text("general.architecture", name); }) ==
+          "is of architecture \"" + std::string(name) + "\", which is not supported: it needs " + missing +
+              "; supported: " + architecture_names() + ".");
+  }
   CHECK(refusal_of([](GgufWriter& w) { w.remove("general.architecture"); }) ==
         "lacks metadata general.architecture.");
   CHECK(refusal_of([](GgufWriter&) {}, "qwen2") ==
@@ -145,9 +153,41 @@ TEST_CASE("linear rope scaling is one factor for all positions") {
         }).starts_with("has llama.rope.scaling.factor 0.5"));
 }
 
+TEST_CASE("YaRN needs the length that it starts from, and numbers that can be computed with") {
+  const auto with = [](const std::function<void(GgufWriter&)>& change) {
+    return [change](GgufWriter& w) {
+      w.text("llama.rope.scaling.type", "yarn");
+      w.f32("llama.rope.scaling.factor", 4.0f);
+      w.u32("llama.rope.scaling.original_context_length", 128);
+      change(w);
+    };
+  };
+  const ModelConfig config = *config_of(with([](GgufWriter&) {}));
+  CHECK(config.original_context_length == 128);
+  CHECK(config.rope_factor == 4.0);
+  CHECK(config.rope_magnitude == doctest::Approx(1.0 + 0.1 * std::log(4.0)));
+  CHECK(config.yarn_fast_turns == 32.0);
+  CHECK(config.yarn_slow_turns == 1.0);
+  const auto refusal = [&](const std::function<void(GgufWriter&)>& change) {
+    return refusal_of(with(change));
+  };
+  CHECK(refusal([](GgufWriter& w) { w.remove("llama.rope.scaling.original_context_length"); }) ==
+        "lacks metadata llama.rope.scaling.original_context_length.");
+  CHECK(refusal([](GgufWriter& w) { w.f32("llama.rope.freq_base", 1.0f); }) ==
+        "asks for rope scaling \"yarn\" of pairs that all turn equally fast.");
+  CHECK(refusal([](GgufWriter& w) {
+          w.f32("llama.rope.scaling.yarn_beta_slow", 33.0f);
+        }).starts_with("has llama.rope.scaling.yarn_beta_slow 33.0"));
+  CHECK(refusal([](GgufWriter& w) { w.f32("llama.rope.scaling.yarn_log_multiplier", 0.1f); }) ==
+        "has llama.rope.scaling.yarn_log_multiplier, which is not supported.");
+  CHECK(refusal([](GgufWriter& w) {
+          w.f32("llama.rope.scaling.attn_factor", 0.0f);
+        }).starts_with("has llama.rope.scaling.attn_factor 0.0"));
+}
+
 TEST_CASE("variants that would be computed wrongly are refused by name") {
-  CHECK(refusal_of([](GgufWriter& w) { w.text("llama.rope.scaling.type", "yarn"); }) ==
-        "asks for rope scaling \"yarn\", which is not supported.");
+  CHECK(refusal_of([](GgufWriter& w) { w.text("llama.rope.scaling.type", "dynamic"); }) ==
+        "asks for rope scaling \"dynamic\", which is not supported.");
   CHECK(refusal_of([](GgufWriter& w) { w.text("llama.rope.scaling.type", "none"); }) == "accepted");
   CHECK(refusal_of([](GgufWriter& w) { w.text("llama.rope.scaling.type", "longrope"); }) ==
         "asks for rope scaling \"longrope\", which is not supported.");
@@ -155,8 +195,6 @@ TEST_CASE("variants that would be computed wrongly are refused by name") {
         "has llama.rope.scaling.attn_factor, which is not supported for this architecture.");
   CHECK(refusal_of([](GgufWriter& w) { w.f32("llama.final_logit_softcapping", 30.0f); }) ==
         "has llama.final_logit_softcapping, which is not supported.");
-  CHECK(refusal_of([](GgufWriter& w) { w.u32("llama.expert_count", 8); }) ==
-        "has llama.expert_count, which is not supported for this architecture.");
   CHECK(refusal_of([](GgufWriter& w) { w.u32("llama.expert_count", 0); }) == "accepted");
 }
 

@@ -123,12 +123,32 @@ test('weights are safetensors; a pickle is refused with the reason', async () =>
   assert.is((await readModel(sharded)).architecture, 'llama');
 });
 
+test('an architecture that needs an operation that no runner has is refused with the operation', async () => {
+  const refusals: [string, string][] = [
+    ['gemma2', 'soft-capping of attention and of logits'],
+    ['gpt_oss', 'attention sinks, a clamped gate and biases of experts'],
+    ['olmo2', 'layers without norms before products, and norms of all heads together'],
+  ];
+  for (const [model_type, missing] of refusals) {
+    const refusal = await fault({ 'config.json': { ...(whole['config.json'] as object), model_type } });
+    assert.match(
+      refusal,
+      `architecture "${model_type}", which is not supported: it needs ${missing}; supported: `,
+    );
+  }
+});
+
+test('Mixtral is a llama', async () => {
+  const mixtral = { ...(whole['config.json'] as object), model_type: 'mixtral' };
+  assert.is((await readModel(folderWith({ 'config.json': mixtral }))).architecture, 'llama');
+});
+
 test('missing or invalid files are named', async () => {
   const config = (changes: object) => ({
     'config.json': { ...(whole['config.json'] as object), ...changes },
   });
   assert.match(await fault({ 'config.json': undefined }, 66), 'there is no config.json in it');
-  assert.match(await fault(config({ model_type: 'mamba' })), 'architecture "mamba", which is not supported');
+  assert.match(await fault(config({ model_type: 'mamba' })), 'architecture "mamba", which is not supported;');
   assert.match(await fault(config({ vocab_size: undefined })), 'does not say vocab_size');
   assert.match(
     await fault(config({ max_position_embeddings: undefined })),
