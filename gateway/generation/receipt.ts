@@ -113,9 +113,9 @@ export function canonicalCallOf(request: GenerateRequest, stop: readonly string[
   };
 }
 
-/** The hash of the canonical call's JSON, which does not depend on the order of its members here. */
+/** The hash of the canonical call's JSON. call: as canonicalCallOf() and receiptSchema make it, which is in the order of its members. */
 export function callHash(call: CanonicalCall): string {
-  return sha256(JSON.stringify(canonicalCall.parse(call)));
+  return sha256(JSON.stringify(call));
 }
 
 /** The hash of the ids as a JSON array without spaces. */

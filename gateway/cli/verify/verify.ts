@@ -11,8 +11,9 @@ import { runnerFaults, runnerSettings } from '../../config/runner-settings.ts';
 import { ApiError } from '../../errors/api-error.ts';
 import { ExitCode, refuse, UsageError } from '../../errors/exit-code.ts';
 import { UnavailableError } from '../../errors/thrown.ts';
-import { canonicalCallOf, type Receipt, receiptSchema } from '../../generation/receipt.ts';
+import { canonicalCallOf, RECEIPT_VERSION, type Receipt, receiptSchema } from '../../generation/receipt.ts';
 import { decodeAll } from '../../generation/text-decoder.ts';
+import { memberOf } from '../../json/json-values.ts';
 import { resolveModel } from '../../models/model-cache.ts';
 import { ModelSlot } from '../../models/model-slot.ts';
 import { GenerationError } from '../../runner/runner.ts';
@@ -83,6 +84,11 @@ function readReceipts(file: string): readonly Receipt[] {
   const found = receiptsIn(objectsOf(file));
   if (found.length === 0) throw new UsageError(`There is no receipt in ${file}.`);
   return found.map((each) => {
+    const version = memberOf(each, 'version');
+    if (version !== RECEIPT_VERSION)
+      throw new UsageError(
+        `A receipt in ${file} is of version ${JSON.stringify(version)}; this program verifies version ${RECEIPT_VERSION}.`,
+      );
     const parsed = receiptSchema.safeParse(each);
     if (parsed.success) return parsed.data;
     const [issue] = parsed.error.issues;

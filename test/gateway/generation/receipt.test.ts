@@ -2,9 +2,11 @@ import { createHash } from 'node:crypto';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import {
+  type CanonicalCall,
   callHash,
   canonicalCallOf,
   quantizedAs,
+  type Receipt,
   receiptSchema,
   tokensHash,
 } from '../../../gateway/generation/receipt.ts';
@@ -14,12 +16,24 @@ const test = suite('receipt');
 
 const sha256 = (text: string): string => `sha256:${createHash('sha256').update(text).digest('hex')}`;
 
+function reversed<Value extends object>(value: Value): Value {
+  return Object.fromEntries(Object.entries(value).reverse()) as Value;
+}
+
+function receipt(call: CanonicalCall): Receipt {
+  const hash = sha256('');
+  return {
+    ...{ version: 1, weights: hash, numerics: 'n', call: callHash(call), seed: call.seed, tokens: hash },
+    ...{ num_tokens: 0, stop_reason: 'eos', versions: { gateway: '1', runner: 'cpu 1' } },
+  };
+}
+
 test('the hash of a call is that of its JSON, in whatever order its members were read', () => {
   const call = canonicalCallOf(requestOf([5, 6], 9), ['end']);
   assert.is(callHash(call), sha256(JSON.stringify(call)));
-  const turned = Object.fromEntries(Object.entries(call).reverse()) as typeof call;
-  assert.not.equal(JSON.stringify(turned), JSON.stringify(call));
-  assert.is(callHash(turned), callHash(call));
+  const turned = { ...receipt(call), full: { call: reversed(call), token_ids: [] } };
+  assert.is.not(JSON.stringify(turned.full.call), JSON.stringify(call));
+  assert.is(callHash(receiptSchema.parse(reversed(turned)).full?.call ?? call), callHash(call));
 });
 
 test('whatever determines the tokens changes the hash, and nothing else does', () => {
