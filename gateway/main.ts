@@ -12,6 +12,10 @@ const commands: Record<string, readonly [help: string, load: () => Promise<Comma
   run: ['fetch a model, serve it and chat with it', async () => (await import('./cli/run/run.ts')).run],
   chat: ['chat with the model of a server', async () => (await import('./cli/chat/chat.ts')).chat],
   generate: ['answer prompts without a server', async () => (await import('./cli/generate.ts')).generate],
+  verify: [
+    'compute an answer again, and compare it with its receipt',
+    async () => (await import('./cli/verify/verify.ts')).verify,
+  ],
   pull: ['fetch a model by name', async () => (await import('./cli/pull.ts')).pull],
   list: ['list the models that were fetched', async () => (await import('./cli/list.ts')).list],
   ps: [

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import type { Receipt } from '../generation/receipt.ts';
 import type { AnswerEnd } from '../generation/text-stream.ts';
 
 /** Members of answers that are the same in all APIs. */
@@ -11,15 +12,28 @@ export function mark(end: AnswerEnd | undefined): Mark {
   return end?.continuedBy === undefined ? {} : { continued_by: end.continuedBy };
 }
 
-/** Tells an answer that ended at its time limit from one that reached its length: more tokens would not have helped it. */
-export const endedByFields = { ended_by: z.literal('time_limit').optional() };
-type EndedBy = z.infer<z.ZodObject<typeof endedByFields>>;
+/** Many answers have one, so /openapi.json has its schema once. */
+export const receiptFields = {
+  receipt: z.custom<Receipt>().meta({ $ref: '#/components/schemas/Receipt' }).optional(),
+};
+type Receipted = z.infer<z.ZodObject<typeof receiptFields>>;
 
-export function endedBy({ reason }: AnswerEnd): EndedBy {
-  return reason === 'time_limit' ? { ended_by: reason } : {};
+export function receipted({ receipt }: AnswerEnd): Receipted {
+  return receipt === undefined ? {} : { receipt };
+}
+
+export const endingFields = {
+  /** Tells an answer that ended at its time limit from one that reached its length: more tokens would not have helped it. */
+  ended_by: z.literal('time_limit').optional(),
+  ...receiptFields,
+};
+type EndedBy = z.infer<z.ZodObject<typeof endingFields>>;
+
+export function ending(end: AnswerEnd): EndedBy {
+  return { ...(end.reason === 'time_limit' ? { ended_by: end.reason } : {}), ...receipted(end) };
 }
 
 /** Both, for APIs that have them in one place. */
 export function marks(end: AnswerEnd): Mark & EndedBy {
-  return { ...endedBy(end), ...mark(end) };
+  return { ...ending(end), ...mark(end) };
 }

@@ -2,6 +2,7 @@ import * as z from 'zod';
 import type { Call } from '../calls/call.ts';
 import type { ThinkingParams } from '../calls/thinking.ts';
 import { shown } from '../errors/api-error.ts';
+import type { ReceiptForm } from '../generation/receipt.ts';
 import * as fields from './fields.ts';
 import { maxTokens, violated } from './fields.ts';
 
@@ -194,6 +195,12 @@ export function thinkingParamsOf(said: ReasoningParams): ThinkingParams {
 
 /** Of all generating routes: the job goes on without its client, and the journal keeps it. */
 export const durable = z.boolean().default(false);
+
+/** Of all generating routes: whether the answer has a receipt. */
+export const receipt = z
+  .union([z.boolean(), z.literal('full')], 'must be true, false or "full"')
+  .default(false)
+  .transform((asked): ReceiptForm | undefined => (asked === true ? 'hashes' : asked || undefined));
 
 interface DurableFields {
   readonly durable: boolean;

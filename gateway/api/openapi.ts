@@ -1,5 +1,6 @@
 import type { Handler } from 'hono';
 import * as z from 'zod';
+import { receiptSchema } from '../generation/receipt.ts';
 import { JSON_TYPE } from '../json/json-values.ts';
 import type { Answer, Content, Events, Operation, RouteGroup } from '../server/route-group.ts';
 import { version } from '../system/version.ts';
@@ -24,6 +25,7 @@ export function openApiDocument(groups: readonly RouteGroup[]): object {
       schemas: Object.fromEntries([
         ...described.map(({ group }) => [errorName(group), jsonSchemaOf(group.errorSchema)]),
         ...[...titled].map(([title, schema]) => [title, answerSchemaOf(schema)]),
+        ['Receipt', answerSchemaOf(receiptSchema)],
       ]),
       parameters: { correlationId: CORRELATION_ID, traceparent: TRACEPARENT },
       securitySchemes: {

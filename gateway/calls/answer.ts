@@ -1,5 +1,6 @@
 import type { Context } from 'hono';
 import { type AbortableText, type MergedSink, mergeStreams } from '../generation/merge-streams.ts';
+import type { ReceiptTerms } from '../generation/receipt.ts';
 import { PartialAnswers } from '../generation/text-stream.ts';
 import type { Thinking } from '../generation/thinking-parser.ts';
 import type { Job } from '../jobs/job.ts';
@@ -33,6 +34,7 @@ import {
   type TokenConstraints,
   tokensLeft,
 } from './prompt.ts';
+import { termsOf, withReceipts } from './receipts.ts';
 import {
   ignoredHints,
   renderThinking,
@@ -61,6 +63,7 @@ interface PreparedCall {
   readonly numPromptTokens: number;
   readonly thinking: Thinking | undefined;
   readonly offer: ToolOffer | undefined;
+  readonly receipt: ReceiptTerms | undefined;
 }
 
 /** Answers a call, whole or as a stream. body: what the call was made of. */
@@ -97,7 +100,11 @@ export async function answer(
   };
   return useModel(c, deps, wanted, async (usable) => {
     const modelInMs = deps.monotonicNow() - beginMs;
-    const prepared = await prepare(c, deps, call, usable, job?.signal);
+    tellIgnored(c, deps.log, ignoredHints(usable.model, call.thinking));
+    const { signal: present } = c.req.raw;
+    const signal = job === undefined ? present : AbortSignal.any([present, job.signal]);
+    const sender = { signal, ...senderOf(c) };
+    const prepared = await prepare(call, usable, sender, () => deps.ids.seed(), deps.hasReceipts);
     deps.jobs.refuseQuarantined(prepared.requests);
     const used = c.get('used');
     used.tokens_in = prepared.numPromptTokens;
@@ -178,16 +185,22 @@ export async function countTokens(c: Context, deps: RouteDeps, call: Call): Prom
   return prompts.reduce((sum, { promptIds }) => sum + promptIds.length, 0);
 }
 
-/** Throws a 400 if the model or its runner cannot do what the call asks. */
-async function prepare(
-  c: Context,
-  deps: RouteDeps,
+/** What a sender decides of a request to a runner, and by which signal nobody wants it any more. */
+interface Sender extends Pick<GenerateRequest, 'cacheSalt' | 'caller'> {
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Makes the requests of a call. seedOf: makes the seed if the call has none. Throws a 400 if the model or its runner cannot do what the
+ * call asks.
+ */
+export async function prepare(
   call: Call,
-  { model, info, api }: UsableModel,
-  wanted?: AbortSignal,
+  { model, info, api }: Pick<UsableModel, 'model' | 'info' | 'api'>,
+  { signal, ...sender }: Sender,
+  seedOf: () => bigint,
+  hasReceipts = false,
 ): Promise<PreparedCall> {
-  const { signal: present } = c.req.raw;
-  const signal = wanted === undefined ? present : AbortSignal.any([present, wanted]);
   const { tools, format, tokens = UNCONSTRAINED, report = {}, input } = call;
   const { topLogprobs, isEchoed = false } = report;
   const limit = { ...info, maxModelLen: Math.min(info.maxModelLen, call.maxContext ?? info.maxModelLen) };
@@ -195,9 +208,8 @@ async function prepare(
   const stopIds = stopIdsOf(tokens, model, info.vocabSize);
   const offer = tools && offerTools(tools, model, format?.grammar);
   const structure = await answerStructure(format, offer, model, stopIds);
-  tellIgnored(c, deps.log, ignoredHints(model, call.thinking));
-  const prompts = await promptsOf(call, model, limit, offer, { signal, caller: sharerOf(c) });
-  const seed = call.seed ?? deps.ids.seed();
+  const prompts = await promptsOf(call, model, limit, offer, { signal, caller: sender.caller });
+  const seed = call.seed ?? seedOf();
   const sampling = {
     ...neutralSampling,
     ...call.sampling,
@@ -215,7 +227,7 @@ async function prepare(
       maxTokens: Math.max(1, maxTokens),
       minTokens: tokens.min_tokens,
       stopIds,
-      ...senderOf(c),
+      ...sender,
       api,
       ...(call.priority ? { priority: call.priority } : {}),
       ...(call.deadlineMs === undefined ? {} : { deadlineMs: call.deadlineMs }),
@@ -229,7 +241,9 @@ async function prepare(
   });
   const numPromptTokens = prompts.reduce((sum, { promptIds }) => sum + promptIds.length, 0);
   const thinking = report.thinkingInText ? undefined : prompts[0]?.thinking;
-  return { requests, numPromptTokens, thinking, offer };
+  // An answer without tokens has none.
+  const form = call.receipt ?? (hasReceipts && call.maxTokens !== 0 ? 'hashes' : undefined);
+  return { requests, numPromptTokens, thinking, offer, receipt: form && termsOf(form, info) };
 }
 
 /** Renders or encodes the prompts. Throws a 400 for the first one that is not valid. */
@@ -270,10 +284,11 @@ function fieldOf(input: Call['input'], index: number): string {
 /** Sends the requests to the runner. */
 function generate(
   { stop, tokens = UNCONSTRAINED, report = {}, maxTokens, failsAtTimeLimit = false }: Call,
-  { requests, thinking, offer }: PreparedCall,
-  { model: { tokenizer }, runner }: UsableModel,
+  { requests, thinking, offer, receipt }: PreparedCall,
+  { model, info, runner }: UsableModel,
   sink: MergedSink,
 ): AbortableText {
+  const { tokenizer } = model;
   const options = {
     tokenizer,
     stop,
@@ -287,7 +302,9 @@ function generate(
   const heard = report.isEchoed
     ? withPrompts(sink, { tokenizer, promptIds, isPromptOnly: maxTokens === 0 })
     : sink;
-  return mergeStreams(runner, requests, options, heard);
+  const { numericsId } = info;
+  const receipted = withReceipts(heard, receipt, { model, numericsId, requests, stop });
+  return mergeStreams(runner, requests, options, receipted);
 }
 
 /** Counts the tokens of the answers, for the log. */

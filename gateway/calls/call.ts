@@ -1,4 +1,5 @@
 import type { ApiError } from '../errors/api-error.ts';
+import type { ReceiptForm } from '../generation/receipt.ts';
 import type { AnswerEnd, AnswerPart } from '../generation/text-stream.ts';
 import type { ChatMessage, RenderOptions } from '../prompt/chat-template.ts';
 import type { GenerateRequest, SamplingParams } from '../runner/runner.ts';
@@ -43,6 +44,8 @@ export interface Call {
    * has ended. Such a call has one choice.
    */
   readonly durable?: 'durable' | 'background' | undefined;
+  /** Undefined: the answer has no receipt, unless the server gives all answers one. */
+  readonly receipt?: ReceiptForm | undefined;
   /** When the client wants no answer any more, in milliseconds since 1970. */
   readonly deadlineMs?: number | undefined;
   /** Whether a time limit fails an answer that has begun, instead of ending it with what there is. */

@@ -2,8 +2,9 @@ import { createHash } from 'node:crypto';
 import type { Context, MiddlewareHandler } from 'hono';
 import { ApiError, invalidField, shown } from '../errors/api-error.ts';
 import type { MergedSink, OpenText } from '../generation/merge-streams.ts';
+import type { ReceiptTerms } from '../generation/receipt.ts';
 import { TextStream } from '../generation/text-stream.ts';
-import type { Thinking } from '../generation/thinking-parser.ts';
+import { type Thinking, thinkingLimit } from '../generation/thinking-parser.ts';
 import type { CallSyntax } from '../generation/tool-call-parser.ts';
 import type { DurableJob, Job } from '../jobs/job.ts';
 import type { Jobs } from '../jobs/jobs.ts';
@@ -16,6 +17,7 @@ import type { RouteDeps } from '../server/route-group.ts';
 import { eventStream, ResponseStream } from '../server/streams/response-stream.ts';
 import { toApiError } from '../server/to-api-error.ts';
 import type { Call, CallLog, Encoding, EventEncoder, EventOutlet, Facts, ParsedCall } from './call.ts';
+import { withReceipts } from './receipts.ts';
 import { thinkingAfter } from './thinking.ts';
 import { offerTools } from './tool-offer.ts';
 import { findModel, readServed, type UsableModel } from './use-model.ts';
@@ -49,8 +51,8 @@ export async function beginKept(
   { model, name, info, runner }: UsableModel,
   {
     requests,
-    thinking,
-  }: { readonly requests: readonly GenerateRequest[]; readonly thinking: Thinking | undefined },
+    receipt,
+  }: { readonly requests: readonly GenerateRequest[]; readonly receipt: ReceiptTerms | undefined },
 ): Promise<Response> {
   const used = c.get('used');
   const [request] = requests;
@@ -64,8 +66,9 @@ export async function beginKept(
     body: jsonText(withoutPrompt(body, call.input.field)),
     uuid,
     ...(requestId === undefined ? {} : { requestId }),
+    ...(receipt && { receipt }),
   };
-  const durable = await deps.jobs.keep(job, { record, request, thinking, model, info, runner });
+  const durable = await deps.jobs.keep(job, { record, request, model, info, runner });
   log?.begun(request);
   onEnd(durable, () => {
     const { tokenIds, first } = durable.log.content;
@@ -139,6 +142,7 @@ export function lastEventIdOf(c: Context): number {
 /** A kept answer that can be read. */
 export interface OpenedAnswer {
   readonly durable: DurableJob;
+  readonly model: Model;
   readonly call: Call;
   readonly encoding: Encoding;
   readonly facts: Facts;
@@ -192,7 +196,7 @@ function openedWith(
     maxTokensOut: deps.tokenLimits?.maxTokensOut ?? Number.POSITIVE_INFINITY,
     beginsWithText: toolCalls === undefined && thinking === undefined,
   };
-  return { durable, call, encoding, facts, thinking, toolCalls };
+  return { durable, model, call, encoding, facts, thinking, toolCalls };
 }
 
 /** Answers as the call asks. last: the number of the last event that the client has. */
@@ -236,17 +240,19 @@ export async function answerStage(c: Context, opened: OpenedAnswer): Promise<Res
 }
 
 function readKept(
-  { durable: { log, record }, facts, thinking, toolCalls }: OpenedAnswer,
+  { durable: { log, record }, model, facts, thinking, toolCalls }: OpenedAnswer,
   sink: MergedSink,
   onSuspended: () => void,
 ): TextStream {
-  const { request, stop } = record;
+  const { request, stop, numericsId, thinkingLimit: limit } = record;
   const runner = { generate: (_: GenerateRequest, tokens: TokenSink) => log.read(tokens, onSuspended) };
   const { tokenizer } = facts;
   const options = { tokenizer, stop, minTokens: request.minTokens, thinking, toolCalls };
+  const computed = { ...request, ...(limit && { thinkingLimit: thinkingLimit(limit, tokenizer) }) };
+  const receipted = withReceipts(sink, record.receipt, { model, numericsId, requests: [computed], stop });
   return new TextStream(runner, request, options, {
-    onPart: (part) => sink.onPart(part, 0),
-    onError: (thrown) => sink.onError(thrown),
+    onPart: (part) => receipted.onPart(part, 0),
+    onError: (thrown) => receipted.onError(thrown),
   });
 }
 

@@ -164,6 +164,8 @@ export class Gateway {
     this.#options.log.info({ event: 'ready', uri: this.#place, model: model.path, ...memoryOf(info) });
     this.#options.onServed(info, model);
     this.#jobs.onServed();
+    // Early, since the file may be replaced before the first answer. Whoever needs the hash hears of a failure.
+    if (this.#config.receipts === 'on') model.weightsHash().catch(() => {});
     const uri = this.#config['advertise-url'] ?? this.#place;
     void this.#callback.send(readyMessage(this.#options.workerId, uri, model.id, info));
   }
@@ -236,6 +238,7 @@ export class Gateway {
         maxAnswerBytesInFlight: config['max-answer-bytes-in-flight'],
         tokenLimits: { maxTokensIn: config['max-tokens-in'], maxTokensOut: config['max-tokens-out'] },
         pooling: config.pooling,
+        hasReceipts: config.receipts === 'on',
         guard,
         playground: this.playground,
       });

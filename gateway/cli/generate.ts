@@ -8,18 +8,13 @@ import { inGroup, onlyFlags, Setting } from '../config/setting.ts';
 import { ApiError } from '../errors/api-error.ts';
 import { ExitCode, refuse, UsageError } from '../errors/exit-code.ts';
 import { UnavailableError } from '../errors/thrown.ts';
-import { LoadedModel } from '../models/loaded-model.ts';
-import type { Model } from '../models/model.ts';
 import { resolveModel } from '../models/model-cache.ts';
 import { ModelSlot } from '../models/model-slot.ts';
-import { GenerationError, type RunnerInfo } from '../runner/runner.ts';
-import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
+import { GenerationError } from '../runner/runner.ts';
 import { randomIds } from '../system/ids.ts';
-import { createLog, runnerLog } from '../telemetry/log.ts';
 import { type AnswerSettings, answerPrompts, type Prompt } from './answer-prompts.ts';
-import { chooseLauncher } from './choose-launcher.ts';
 import { command, jsonFlag } from './command.ts';
-import { FirstLoad } from './first-load.ts';
+import { withOfflineModel } from './offline-model.ts';
 import { readTextFile, requireText } from './text-input.ts';
 
 /** The most prompts that the runner has at once. The others wait here. */
@@ -74,36 +69,14 @@ async function answerAll(
   const slot = new ModelSlot(resolveModel(config.model));
   // The model is read before a runner starts, so that an unusable model has its own exit status.
   await slot.refresh();
-  const firstLoad = new FirstLoad();
-  const toLog = runnerLog(createLog('warn'));
-  const log = (event: RunnerEvent): void => {
-    toLog(event);
-    firstLoad.observe(event);
-  };
-  let succeed: (served: { info: RunnerInfo; model: Model }) => void = () => {};
-  const ready = new Promise<{ info: RunnerInfo; model: Model }>((resolve) => (succeed = resolve));
-  // A second runner is not awaited.
-  const failed = firstLoad.failed.then(({ reason }) => {
-    throw new UnavailableError(reason);
-  });
-  const loaded = new LoadedModel(slot, chooseLauncher(config, { log }), {
-    maxOpenRequests: MAX_OPEN_PROMPTS,
-    maxQueuedTokens: RUNNER_LIMITS.promptTokens,
-    log,
-    onServed: (info, model) => succeed({ info, model }),
-  });
-  loaded.pool.start();
-  try {
-    const answers = answerPrompts(loaded.pool, await Promise.race([ready, failed]), prompts, settings);
+  await withOfflineModel(slot, config, MAX_OPEN_PROMPTS, async ({ runner, ...served }) => {
     let numPrinted = 0;
-    for await (const answer of answers) {
+    for await (const answer of answerPrompts(runner, served, prompts, settings)) {
       const before = numPrinted++ === 0 ? '[' : ',\n ';
       process.stdout.write(isJson ? before + JSON.stringify(answer) : `${answer.text}\n`);
     }
     if (isJson) process.stdout.write(']\n');
-  } finally {
-    await loaded.stop(0);
-  }
+  });
 }
 
 const promptsSchema = z

@@ -192,6 +192,11 @@ export const serveSettings = {
     'journal-keep-sec': seconds(1, 31_536_000)
       .or(3600)
       .help('Keep a job for this time after its end; a job that takes longer than this ends with an error'),
+    receipts: onOff()
+      .or('off')
+      .help(
+        'Give every answer a receipt, by which runnel verify computes it again; off: those whose requests ask for one',
+      ),
   }),
   ...inGroup('Logging and debugging', {
     'crash-reports-dir': text('FOLDER')

@@ -3,6 +3,10 @@ export const ExitCode = {
   ok: 0,
   /** The address to listen on is taken. */
   bindFailed: 1,
+  /** What was computed again is not what a receipt says. */
+  differs: 3,
+  /** Nothing here can compute again what a receipt says. */
+  unverifiable: 4,
   /** A flag or its value is wrong. */
   usage: 64,
   /** A model file is damaged, or of a kind that is not supported. */

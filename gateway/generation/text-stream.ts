@@ -9,6 +9,7 @@ import type {
 } from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { type AnswerTimings, timingsOf } from './answer-timings.ts';
+import type { Receipt } from './receipt.ts';
 import { StopMatcher } from './stop-matcher.ts';
 import { StreamingDecoder } from './text-decoder.ts';
 import { type Thinking, ThinkingParser } from './thinking-parser.ts';
@@ -49,6 +50,8 @@ export interface AnswerEnd {
   readonly continuedBy?: string;
   /** Present if the request asked for it. */
   readonly timings?: AnswerTimings;
+  /** The same. calls/receipts.ts adds it. */
+  readonly receipt?: Receipt;
 }
 
 /** The text of an answer, or a piece of it. */

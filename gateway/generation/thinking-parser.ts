@@ -117,19 +117,17 @@ function withoutBreaks(text: string): string {
 }
 
 /** A limit of thinking as data, from which any process makes the same limit. */
-export interface ThinkingLimitFacts extends Omit<ThinkingLimit, 'isThinking'> {
-  /** How the limited answer thinks. */
-  readonly thinking: Thinking;
-}
+export type ThinkingLimitFacts = Omit<ThinkingLimit, 'isThinking'>;
 
 export function thinkingLimit(
-  { maxTokens, endIds, thinking }: ThinkingLimitFacts,
+  { maxTokens, endIds, thinking: { format, isOpen } }: ThinkingLimitFacts,
   tokenizer: Tokenizer,
 ): ThinkingLimit {
+  const thinking = { format: { begin: format.begin, end: format.end }, isOpen };
   const isThinking = (tokenIds: readonly number[]): boolean | undefined => {
     const parser = new ThinkingParser(thinking);
     parser.push(decodeAll(tokenizer, tokenIds));
     return parser.isThinking;
   };
-  return { maxTokens, endIds, isThinking };
+  return { maxTokens, endIds, thinking, isThinking };
 }

@@ -1,6 +1,6 @@
 import { ApiError, shown } from '../errors/api-error.ts';
 import { messageOf } from '../errors/thrown.ts';
-import type { Thinking, ThinkingLimitFacts } from '../generation/thinking-parser.ts';
+import type { ThinkingLimitFacts } from '../generation/thinking-parser.ts';
 import { type JournalEntry, nameOf } from '../journal/entry.ts';
 import type { Journal, JournalStats } from '../journal/journal.ts';
 import { JournalRefusal, JournalUnavailable } from '../journal/journal-error.ts';
@@ -44,11 +44,9 @@ export interface JobsOptions {
 export interface JobBegin {
   readonly record: Pick<
     JobRecord,
-    'model' | 'modelId' | 'stop' | 'endsAtTimeLimit' | 'route' | 'body' | 'uuid' | 'requestId'
+    'model' | 'modelId' | 'stop' | 'endsAtTimeLimit' | 'route' | 'body' | 'uuid' | 'requestId' | 'receipt'
   >;
   readonly request: GenerateRequest;
-  /** How its answer thinks. Required if the request limits the thinking. */
-  readonly thinking?: Thinking | undefined;
   readonly model: Model;
   readonly info: RunnerInfo;
   readonly runner: Runner;
@@ -192,7 +190,7 @@ export class Jobs {
     return admission.finally(() => this.#admissions.delete(admission));
   }
 
-  async #keep(job: Job, { record, request, thinking, model, info, runner }: JobBegin): Promise<DurableJob> {
+  async #keep(job: Job, { record, request, model, info, runner }: JobBegin): Promise<DurableJob> {
     job.signal.throwIfAborted();
     runner.assertCapacity([request]);
     const { vocabulary, resumeFrom: _none, thinkingLimit, ...asked } = request;
@@ -201,7 +199,7 @@ export class Jobs {
       ...record,
       ...{ caller, id, createdMs: this.#options.now(), modelFile: model.file, numericsId: info.numericsId },
       request: asked,
-      ...(thinkingLimit && { thinkingLimit: factsOf(thinkingLimit, thinking) }),
+      ...(thinkingLimit && { thinkingLimit: factsOf(thinkingLimit) }),
       ...(idempotency && { idempotency }),
     };
     const journal = this.#opened();
@@ -351,10 +349,8 @@ export class Jobs {
   }
 }
 
-function factsOf({ maxTokens, endIds }: ThinkingLimit, thinking: Thinking | undefined): ThinkingLimitFacts {
-  if (thinking === undefined) throw new Error('a limit of thinking needs an answer that thinks');
-  const { isOpen, format } = thinking;
-  return { maxTokens, endIds, thinking: { isOpen, format: { begin: format.begin, end: format.end } } };
+function factsOf({ isThinking: _made, ...facts }: ThinkingLimit): ThinkingLimitFacts {
+  return facts;
 }
 
 function stopping(): JournalRefusal {

@@ -1,5 +1,6 @@
 import { Packr, Unpackr } from 'msgpackr/pack';
 import * as z from 'zod';
+import { receiptTerms } from '../generation/receipt.ts';
 import type { ThinkingLimitFacts } from '../generation/thinking-parser.ts';
 import {
   type GenerateRequest,
@@ -139,6 +140,8 @@ const jobRecord = z.strictObject({
   /** The id of the request; absent where an API has none. */
   requestId: z.string().exactOptional(),
   modelId: z.string(),
+  /** Absent: its answer has no receipt. */
+  receipt: receiptTerms.exactOptional(),
 });
 
 /** All that another process needs to continue a job and to write its events again. */

@@ -12,6 +12,7 @@ import {
 import { type Model, modelIdOf, partsOf } from './model.ts';
 import type { ReaderLimits } from './reader/messages.ts';
 import { ModelReader } from './reader/model-reader.ts';
+import { hashOnce } from './weights-hash.ts';
 
 /** How model files are read; tests replace it. */
 export interface ModelFiles {
@@ -107,17 +108,25 @@ export class ModelSlot {
 
 /** Reads the model at this path by a reader of its own. Throws ModelFileError. */
 export async function loadModel(path: string, limits: Partial<ReaderLimits> = {}): Promise<Model> {
+  const identity = await modelIdentity(path);
   const reader = new ModelReader(limits);
+  const weightsHash = () => hashOnce(identity, () => hashOf(path, identity, reader));
   try {
     const { description, marks } = await reader.read(path);
     const { tables, template, ...facts } = description;
     const tokenizer = await BpeTokenizer.of(tables, reader);
     const chatTemplate = marks === undefined ? undefined : reader;
-    return { path, id: modelIdOf(path), ...facts, tokenizer, chatTemplate };
+    return { path, id: modelIdOf(path), ...facts, tokenizer, chatTemplate, weightsHash };
   } catch (error) {
     reader.close();
     throw error;
   }
+}
+
+async function hashOf(path: string, identity: string, reader: ModelReader): Promise<string> {
+  const hash = await reader.hash(path);
+  if ((await modelIdentity(path)) === identity) return hash;
+  throw new Error(`The files of ${path} have changed since the model was loaded.`);
 }
 
 /**

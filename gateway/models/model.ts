@@ -38,6 +38,8 @@ export interface Model extends Omit<ModelDescription, 'tables' | 'template'> {
   readonly tokenizer: Tokenizer;
   /** Absent if the file has none; chat requests are then refused by name. */
   readonly chatTemplate: ChatTemplate | undefined;
+  /** The hash of the contents of its files, for receipts. Rejects if they cannot be read, or have changed since they were loaded. */
+  readonly weightsHash: () => Promise<string>;
 }
 
 /**

@@ -76,6 +76,12 @@ export interface ThinkingLimit {
   readonly maxTokens: number;
   /** The tokens that end the thinking; they are forced once the limit is reached. */
   readonly endIds: readonly number[];
+  /** How the limited answer thinks: all that isThinking depends on. */
+  readonly thinking: {
+    readonly format: { readonly begin: string; readonly end: string };
+    /** Whether the prompt has begun the thinking. */
+    readonly isOpen: boolean;
+  };
   /** Whether an answer that began with these tokens is thinking now; undefined: not known yet. A pure function of tokenIds. */
   readonly isThinking: (tokenIds: readonly number[]) => boolean | undefined;
 }

@@ -36,6 +36,8 @@ export interface RouteDeps {
   readonly answerBudget: ByteBudget;
   /** Bounds of prompts and answers besides the context; none by default. */
   readonly tokenLimits?: TokenLimits;
+  /** Whether every answer has a receipt; false by default. */
+  readonly hasReceipts?: boolean;
   /** How embeddings are pooled, whatever the model's file says. Undefined: as the file says. */
   readonly pooling?: Pooling | undefined;
   /**

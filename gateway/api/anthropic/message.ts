@@ -11,7 +11,7 @@ import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
 import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import { jsonText, RawJson } from '../../json/json-values.ts';
 import { namedEvent } from '../../server/streams/response-stream.ts';
-import { endedByFields, markFields, marks } from '../answer-fields.ts';
+import { endingFields, markFields, marks } from '../answer-fields.ts';
 
 /** An answer of Anthropic's API, whole or as events. */
 
@@ -35,7 +35,7 @@ const stopFields = {
     .nullable(),
   stop_sequence: z.string().nullable(),
 };
-const moreOfEnd = { ...endedByFields, ...markFields };
+const moreOfEnd = { ...endingFields, ...markFields };
 type Stop = z.infer<z.ZodObject<typeof stopFields & typeof moreOfEnd>>;
 
 const usageSchema = z.object({

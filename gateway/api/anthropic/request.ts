@@ -6,7 +6,7 @@ import { ApiError } from '../../errors/api-error.ts';
 import { memberOf } from '../../json/json-values.ts';
 import type { ChatMessage } from '../../prompt/chat-template.ts';
 import { codec } from '../body.ts';
-import { durable, samplingFields, samplingOf } from '../call-fields.ts';
+import { durable, receipt, samplingFields, samplingOf } from '../call-fields.ts';
 import {
   aboutImages,
   CallNames,
@@ -262,6 +262,7 @@ const messagesBody = z
     stop_sequences: fields.stopSequences('stop_sequences').default([]),
     stream: z.boolean().default(false),
     durable,
+    receipt,
     ...samplingFields(),
     ...ignoredFields({
       ...promptIgnored,
@@ -296,6 +297,7 @@ export const messages = refusingThreads(
         maxTokens: request.max_tokens,
         stop: request.stop_sequences,
         durable: request.durable ? 'durable' : undefined,
+        receipt: request.receipt,
       },
       encoding: messageEncoding(request),
     }),

@@ -8,7 +8,7 @@ import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
 import { jsonText } from '../../json/json-values.ts';
 import { GenerationError, type GenerationErrorCode } from '../../runner/runner.ts';
 import { namedEvent } from '../../server/streams/response-stream.ts';
-import { mark } from '../answer-fields.ts';
+import { mark, receipted, receiptFields } from '../answer-fields.ts';
 import { MSGPACK_TYPE, packMsgpack } from '../msgpack.ts';
 
 /**
@@ -52,6 +52,7 @@ export const executeEventSchemas = {
       description: 'The numerics id of the runner that ended the answer, if one with another began it.',
     }),
     timings: timingsSchema.optional(),
+    ...receiptFields,
     ids: ids.meta({
       description: 'Tokens that no token event had, because they add no text, such as the end of the answer.',
     }),
@@ -162,6 +163,7 @@ class ExecuteEvents implements EventEncoder {
       cached_tokens: end.numCachedTokens,
       ...mark(end),
       ...(end.timings && { timings: end.timings }),
+      ...receipted(end),
       ...this.#idsUpTo(end.numTokens - 1),
     };
   }

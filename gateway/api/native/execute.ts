@@ -12,6 +12,7 @@ import {
   checkDurable,
   checkMinTokens,
   durable,
+  receipt,
   samplingFields,
   samplingOf,
   tokenConstraints,
@@ -48,6 +49,7 @@ export const executeBody = z.strictObject({
   /** Whether the `end` event says how long each part took. */
   timings: z.boolean().default(false),
   durable,
+  receipt,
 });
 
 /** The body of POST /execute, checked and with its defaults. It has exactly one of `prompt` and `prompt_ids`. */
@@ -79,8 +81,13 @@ export function parseExecuteRequest(body: unknown): ExecuteRequest {
 /** The same, as a call. */
 export function parseExecute(body: unknown, c: Context): ParsedCall & { readonly request: ExecuteRequest } {
   const request = parseExecuteRequest(body);
+  const call = { ...executeCall(request), deadlineMs: parseDeadline(c.req.header(DEADLINE_HEADER)) };
+  return { call, ignored: [], encoding: executeEncoding(c, request), request };
+}
+
+export function executeCall(request: ExecuteRequest): Call {
   const { prompt: text, prompt_ids: ids } = request;
-  const call: Call = {
+  return {
     isStreamed: true,
     input:
       ids === undefined
@@ -96,10 +103,9 @@ export function parseExecute(body: unknown, c: Context): ParsedCall & { readonly
     report: { timings: request.timings },
     jobId: request.job_id,
     durable: request.durable ? 'durable' : undefined,
-    deadlineMs: parseDeadline(c.req.header(DEADLINE_HEADER)),
+    receipt: request.receipt,
     failsAtTimeLimit: true,
   };
-  return { call, ignored: [], encoding: executeEncoding(c, request), request };
 }
 
 export const DEADLINE_HEADER = 'X-Deadline';

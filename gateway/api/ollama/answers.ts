@@ -11,7 +11,7 @@ import { type AnswerEnd, type AnswerPart, isCutShort } from '../../generation/te
 import { appendCalls, type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import { jsonText, RawJson } from '../../json/json-values.ts';
 import { LINES_TYPE } from '../../server/route-group.ts';
-import { endedByFields, markFields, marks } from '../answer-fields.ts';
+import { endingFields, markFields, marks } from '../answer-fields.ts';
 
 /** Answers of Ollama's generating routes: one object, or a line for each piece of text and a last one with the counts. */
 
@@ -49,7 +49,7 @@ const endFields = {
   prompt_eval_duration: z.int().optional(),
   eval_count: z.int().optional(),
   eval_duration: z.int().optional(),
-  ...endedByFields,
+  ...endingFields,
   ...markFields,
 };
 type LastLine = Line & z.infer<z.ZodObject<typeof endFields>>;

@@ -13,6 +13,7 @@ import {
   ignoredWindow,
   penaltyFields,
   type ReasoningParams,
+  receipt,
   samplingFields,
   samplingOf,
   thinkingParamsOf,
@@ -25,7 +26,7 @@ import {
   TOO_MANY_MESSAGES,
 } from '../conversation.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, ignoredFields, MAX_TOKENS, NO, NO_ITEMS, ONE, ZERO } from '../fields.ts';
+import { ANYTHING, ignoredFields, MAX_TOKENS, NO, NO_ITEMS, ONE, refuseIgnored, ZERO } from '../fields.ts';
 import { JSON_OBJECT, schemaGrammar } from '../schema-grammar.ts';
 import { calledWith, toolFields, toolName } from '../tools.ts';
 import { answerEncoding, type Form } from './answers.ts';
@@ -177,6 +178,7 @@ const sharedFields = {
   model: fields.nonEmpty('model'),
   stream: z.boolean().default(true),
   durable,
+  receipt,
   keep_alive: keepAlive,
   format,
   options,
@@ -192,7 +194,10 @@ export const chatBody = z
     tools: toolFields.tools,
     ...ignoredFields(sharedIgnored),
   })
-  .superRefine((request, ctx) => checkThinking(ctx, reasoningParams(request)));
+  .superRefine((request, ctx) => {
+    checkThinking(ctx, reasoningParams(request));
+    checkReceipt(ctx, request, request.messages.length === 0);
+  });
 
 export const generateBody = z
   .strictObject({
@@ -211,6 +216,7 @@ export const generateBody = z
   .superRefine((request, ctx) => {
     const said = reasoningParams(request);
     checkThinking(ctx, said);
+    checkReceipt(ctx, request, request.prompt === '');
     if (!request.raw) return;
     const { field } = thinkingParamsOf(said);
     for (const name of [field, request.system === '' ? undefined : 'system']) {
@@ -220,6 +226,11 @@ export const generateBody = z
   });
 
 type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
+
+function checkReceipt(ctx: fields.Context, request: SharedFields, isEmpty: boolean): void {
+  const isInVain = isEmpty && request.receipt !== undefined;
+  refuseIgnored(ctx, isInVain, 'receipt', 'needs a prompt: loading a model is no answer');
+}
 
 /** Without `think` and a budget, models think as their templates have it. */
 function reasoningParams({ think, options: { thinking_token_budget } }: SharedFields): ReasoningParams {
@@ -299,6 +310,7 @@ function askedBy(
     stop: asked.stop,
     report: { timings: true },
     durable: request.durable ? 'durable' : undefined,
+    receipt: request.receipt,
   };
   return {
     call,

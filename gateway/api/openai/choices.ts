@@ -5,7 +5,7 @@ import type { AnswerText, SentToken } from '../../generation/text-stream.ts';
 import type { CallPiece } from '../../generation/tool-call-parser.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { tokenText } from '../../tokenizer/utf8.ts';
-import { endedByFields } from '../answer-fields.ts';
+import { endingFields } from '../answer-fields.ts';
 
 /** The choices of chat completions and of completions, whole and as deltas. */
 
@@ -21,7 +21,7 @@ const completionLogprobs = z.object({
   top_logprobs: z.array(z.record(z.string(), z.number()).nullable()),
 });
 
-const besideFinish = { ...endedByFields, timings: timingsSchema.optional() };
+const besideFinish = { ...endingFields, timings: timingsSchema.optional() };
 export type BesideFinish = z.infer<z.ZodObject<typeof besideFinish>>;
 
 const finishReason = z.enum(['stop', 'length', 'tool_calls']);

@@ -74,11 +74,12 @@ const body = z
     ...ignoredFields(completionIgnored),
   })
   .superRefine((request, ctx) => {
-    const { prompt, n, best_of, echo, min_tokens, max_tokens } = request;
+    const { prompt, n, best_of, echo, min_tokens, max_tokens, receipt } = request;
     if (max_tokens === 0 && !echo) {
       const rule = { constraint: `range(1..=${MAX_TOKENS})`, value: '0' };
       violated(ctx, rule, 'max_tokens must be at least 1, unless echo is true (got 0)', ['max_tokens']);
     }
+    refuseIgnored(ctx, max_tokens === 0 && !!receipt, 'receipt', 'needs max_tokens to be at least 1');
     checkMinTokens(ctx, min_tokens, { name: 'max_tokens', value: max_tokens, fallback: DEFAULT_MAX_TOKENS });
     const numChoices = prompt.length * n;
     checkShared(ctx, request, { n: numChoices, echo });

@@ -5,7 +5,7 @@ import type { FinishedChoice } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import { type AnswerEnd, type AnswerPart, isCutShort } from '../../generation/text-stream.ts';
 import { dataEvent } from '../../server/streams/response-stream.ts';
-import { endedBy, type Mark, mark, markFields } from '../answer-fields.ts';
+import { ending, type Mark, mark, markFields } from '../answer-fields.ts';
 import { openAiErrorBody } from '../error-bodies.ts';
 import {
   type BesideFinish,
@@ -117,7 +117,7 @@ function begun({ model, facts }: Completion, { prefix }: ChoiceFormat, object: s
 
 /** The members of a choice that go with its finish_reason. */
 function besideFinish(end: AnswerEnd): BesideFinish {
-  return { ...endedBy(end), ...(end.timings && { timings: end.timings }) };
+  return { ...ending(end), ...(end.timings && { timings: end.timings }) };
 }
 
 function usageOf(

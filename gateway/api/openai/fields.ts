@@ -8,6 +8,7 @@ import {
   logitBias,
   MAX_TOP_K,
   penaltyFields,
+  receipt,
   samplingFields,
   samplingOf,
   tokenConstraints,
@@ -161,6 +162,7 @@ export const sharedFields = {
   /** Whether each choice says how long its parts took. */
   timings: z.boolean().default(false),
   durable,
+  receipt,
   stream_options: z
     .object({ include_usage: z.boolean().default(false), ...ignoredFields(streamOptionsIgnored) })
     .optional(),
@@ -209,6 +211,7 @@ export function sharedCall(request: SharedFields): Omit<Call, 'input' | 'thinkin
     numChoices: request.n,
     priority: request.priority,
     durable: request.durable ? 'durable' : undefined,
+    receipt: request.receipt,
   };
 }
 

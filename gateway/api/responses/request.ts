@@ -10,6 +10,7 @@ import {
   effort,
   paramsByEffort,
   type ReasoningParams,
+  receipt,
 } from '../call-fields.ts';
 import { CallNames, callArguments, chatMessage, MAX_MESSAGES, textContent } from '../conversation.ts';
 import * as fields from '../fields.ts';
@@ -307,6 +308,7 @@ export const responsesBody = z
     /** The response continues without its client, and the journal keeps it. */
     background: z.boolean().default(false),
     durable,
+    receipt,
     /** Must say whether the response is kept, if it is sent. */
     store: z.boolean().optional(),
     /** An addition: OpenAI has a seed only for chats. */

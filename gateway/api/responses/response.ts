@@ -3,7 +3,7 @@ import { callDigits, type Facts } from '../../calls/call.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import { type AnswerEnd, isCutShort } from '../../generation/text-stream.ts';
 import { jsonText } from '../../json/json-values.ts';
-import { endedByFields, markFields, marks } from '../answer-fields.ts';
+import { endingFields, markFields, marks } from '../answer-fields.ts';
 import { effort } from '../call-fields.ts';
 import { tokenLogprobSchema } from '../openai/choices.ts';
 import { openAiErrorSchema } from '../openai/completion.ts';
@@ -98,7 +98,7 @@ export const responseSchema = z
     top_p: z.number(),
     truncation: z.literal('disabled'),
     usage: usage.nullable(),
-    ...endedByFields,
+    ...endingFields,
     ...markFields,
   })
   .meta({ title: 'Response' });

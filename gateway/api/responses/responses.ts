@@ -83,6 +83,7 @@ function callOf(request: ResponsesRequest): Call {
     stop: [],
     report: { topLogprobs: include.logprobs ? request.top_logprobs : undefined },
     durable: request.background ? 'background' : request.durable ? 'durable' : undefined,
+    receipt: request.receipt,
   };
 }
 

@@ -43,6 +43,7 @@ export interface Jobs {
     };
   };
   readonly features: { readonly job: object; readonly result: TemplateFacts };
+  readonly hash: { readonly job: { readonly path: string }; readonly result: string };
 }
 
 export type JobKind = keyof Jobs;
@@ -56,7 +57,7 @@ export interface JobMessage {
 }
 
 /** What a job is doing. Each phase has a limit of processor time. */
-export type Phase = 'reading' | 'parsing' | 'rendering' | 'encoding';
+export type Phase = 'reading' | 'parsing' | 'rendering' | 'encoding' | 'hashing';
 
 export type ReaderReply =
   | { readonly number: number; readonly phase: Phase; readonly processorMs: number }
@@ -122,7 +123,7 @@ export interface ReaderLimits {
   readonly waitMs: number;
   /** The same for the first job of a process, with the start of the process. */
   readonly startWaitMs: number;
-  /** The same for reading a file, which may be on a slow disk. */
+  /** The same for reading or hashing a file, which may be on a slow disk. */
   readonly readWaitMs: number;
   readonly startPauseMs: number;
   /** Milliseconds between looks at the processor time. */
@@ -148,6 +149,7 @@ export const templateSourceCharsMax = 2 ** 20;
 /** Limits of processor time in milliseconds. */
 export const readProcessorMs = 60_000;
 export const parseProcessorMs = 5_000;
+export const hashProcessorMs = 600_000;
 
 /**
  * The processor time in milliseconds that a render may take: two seconds, half a millisecond for each message and one

@@ -5,7 +5,7 @@
  * (`{% set x = range(10 ** 12) %}`) can cause that.
  *
  * A job that is short is not kept waiting by long ones: one of each is under way at a time, and the process does a long text in
- * slices. Callers take turns, by the characters of their jobs, and share the number of jobs that may wait. If the process is killed, another one gets its jobs once more, and what was read from the gateway: the file may have
+ * slices; so it hashes the file. Callers take turns, by the characters of their jobs, and share the number of jobs that may wait. If the process is killed, another one gets its jobs once more, and what was read from the gateway: the file may have
  * been replaced.
  */
 
@@ -47,7 +47,8 @@ const firstGuessMs = 0.001;
 const lastWeight = 0.1;
 
 /** Jobs of one lane are done one after another, and those of different lanes at the same time. */
-type Lane = 'short' | 'long';
+const lanes = ['short', 'long', 'hash'] as const;
+type Lane = (typeof lanes)[number];
 
 interface Task extends QueueItem {
   readonly job: Job;
@@ -181,6 +182,11 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
     return this.#do({ kind: 'features' }, 0);
   }
 
+  /** The hash of the model's files at this path, which may take long. */
+  hash(path: string): Promise<string> {
+    return this.#do({ kind: 'hash', path }, 0);
+  }
+
   /** Ends the process as soon as no job waits for it. */
   close(): void {
     this.#isClosed = true;
@@ -236,7 +242,7 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
   }
 
   #advance(): void {
-    for (const lane of ['short', 'long'] as const) {
+    for (const lane of lanes) {
       if (this.#underWay.has(lane)) continue;
       const task = this.#takeNext(lane);
       if (task === undefined) continue;
@@ -251,9 +257,7 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
 
   /** Who is next: the shortest job of the caller whose turn it is. */
   #takeNext(lane: Lane): Task | undefined {
-    return this.#waiting.take({
-      fits: ({ priority: length }) => length <= shortTextChars === (lane === 'short'),
-    });
+    return this.#waiting.take({ fits: (task) => laneOf(task) === lane });
   }
 
   /** Settles the task, or puts it back for another attempt. */
@@ -268,6 +272,7 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
       const { result, callOff } = started.process.begin(task.job);
       task.callOff = callOff;
       task.resolve(await result);
+      if (task.job.kind === 'hash') return;
       const charMs = (performance.now() - beginMs) / task.cost;
       this.#meanMs += lastWeight * (charMs - this.#meanMs);
     } catch (error) {
@@ -337,6 +342,11 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
     const numChars = [...this.#waiting].reduce((sum, { cost }) => sum + cost, 0);
     return new UnavailableError(message, Math.max(1, (numChars * this.#meanMs) / 1000));
   }
+}
+
+function laneOf({ job, priority: length }: Task): Lane {
+  if (job.kind === 'hash') return job.kind;
+  return length <= shortTextChars ? 'short' : 'long';
 }
 
 /** The HTTP server aborts a request with a text, but applications only handle what is an Error. */

@@ -109,7 +109,7 @@ export class ReaderProcess {
 
   #waitMs(kind: JobKind): number {
     const { waitMs, startWaitMs, readWaitMs } = this.#limits;
-    if (kind === 'read') return readWaitMs;
+    if (kind === 'read' || kind === 'hash') return readWaitMs;
     return kind === 'restore' ? startWaitMs : waitMs;
   }
 
@@ -232,6 +232,7 @@ function excess(job: Job, phase: Phase, verb: 'takes' | 'needs', limit: string):
   if (job.kind === 'read')
     return new ModelFileError(65, `The model ${job.path} cannot be used: reading it ${verb} ${limit}.`);
   if (phase === 'parsing') return new TemplateSourceError(`Parsing the chat template ${verb} ${limit}.`);
+  if (phase === 'hashing') return new Error(`Hashing the model ${verb} ${limit}.`);
   if (phase === 'rendering') return new ChatTemplateError(`The chat template ${verb} ${limit}.`);
   return new Error(`Encoding the text ${verb} ${limit}.`);
 }

@@ -7,10 +7,12 @@ import { marksIn, templateFacts } from '../../prompt/template-features.ts';
 import { BpeTokenizer } from '../../tokenizer/bpe-tokenizer.ts';
 import { type Steps, shortTextChars } from '../../tokenizer/tokenizer.ts';
 import { asModelFileError, readModel } from '../read-model.ts';
+import { hashSteps } from '../weights-hash.ts';
 import {
   CalledOffError,
   encodeProcessorMs,
   failureOf,
+  hashProcessorMs,
   type JobMessage,
   type JobOf,
   type Jobs,
@@ -86,6 +88,9 @@ async function resultOf(number: number, job: NonNullable<JobMessage['job']>) {
     case 'features':
       enter(number, 'parsing', parseProcessorMs);
       return templateFacts(loaded().source ?? '');
+    case 'hash':
+      enter(number, 'hashing', hashProcessorMs);
+      return inSlices(number, hashSteps(job.path));
   }
 }
 

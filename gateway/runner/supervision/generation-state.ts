@@ -104,19 +104,21 @@ export interface GenerationSegment {
   readonly onlyId?: number;
 }
 
+type Limit = Omit<ThinkingLimit, 'thinking'>;
+
 /**
  * Ends the thinking of an answer that has reached its limit. The runner is asked for tokens up to the limit; if the answer still
  * thinks there, for each token of the end mark; then for the rest. What it is asked for depends only on the tokens so far, so
  * every runner that continues the answer is asked for the same.
  */
 export class ThinkingEnd {
-  readonly #limit: ThinkingLimit;
+  readonly #limit: Limit;
   /** The number of tokens for which isThinking() was asked last; at first one less than the limit. */
   #numChecked: number;
   /** Whether the answer thinks after #numChecked tokens; undefined if no check has had a result yet. */
   #isThinking: boolean | undefined;
 
-  constructor(limit: ThinkingLimit) {
+  constructor(limit: Limit) {
     this.#limit = limit;
     this.#numChecked = limit.maxTokens - 1;
   }

@@ -52,6 +52,7 @@ const OBEYED_BY_GATEWAY = [
   'metadata',
   'durable',
   'background',
+  'receipt',
   'dimensions',
   'encoding_format',
   'reasoning_format',

@@ -6,6 +6,7 @@ import { generate } from '../../../gateway/cli/generate.ts';
 import { list } from '../../../gateway/cli/list.ts';
 import { pull } from '../../../gateway/cli/pull.ts';
 import { detokenize, tokenize } from '../../../gateway/cli/tokenize.ts';
+import { verify } from '../../../gateway/cli/verify/verify.ts';
 import { COMMIT, FakeHub } from '../../fixtures/fake-hub.ts';
 import { writeGguf } from '../../fixtures/gguf-writer.ts';
 import { ran } from '../../fixtures/ran.ts';
@@ -26,6 +27,7 @@ const FILES = {
   BAD: folder.write('bad.gguf', 'bad'),
   TEXT: folder.write('text.txt', '\uFEFFa\n'),
   LATIN1: folder.write('latin1.txt', Buffer.from('caf\xe9', 'latin1')),
+  OTHERS: folder.write('others.json', '[{"weights":"w","numerics":"n","version":2}]'),
   PROMPTS: folder.write('latin1.json', Buffer.from('["caf\xe9"]', 'latin1')),
   HALVES: folder.write('halves.json', '["\\ud83d\\ude00", "x\\udc00"]'),
   // U+FFFD in a file is a valid character, although it also replaces invalid bytes.
@@ -33,7 +35,7 @@ const FILES = {
   ABSENT: join(folder.path, 'absent'),
   FOLDER: folder.path,
 };
-const COMMANDS = { tokenize, detokenize, generate, pull };
+const COMMANDS = { verify, tokenize, detokenize, generate, pull };
 
 recordedCases(test, import.meta.url, async (line) => {
   const [name = '', ...words] = wordsOf(line);

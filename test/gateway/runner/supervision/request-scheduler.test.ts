@@ -329,6 +329,7 @@ test('requests of a runner that broke out end, and the other runner serves', () 
 const thinkingLimit = {
   maxTokens: 2,
   endIds: [7],
+  thinking: { format: { begin: '<think>', end: '</think>' }, isOpen: true },
   isThinking: (ids: readonly number[]) => !ids.includes(7),
 };
 
