@@ -255,13 +255,14 @@ export class DurableJob implements Journalled {
    */
   begin(runner: Runner, tokenizer: Tokenizer, vocabulary: VocabularyFrames | undefined): void {
     this.job.run();
+    const { turn } = this.job;
     const { request, thinkingLimit: facts, stop, endsAtTimeLimit } = this.record;
     const { tokenIds } = this.log.content;
     const known = tokenIds.slice();
     const resumed =
       known.length === 0 ? {} : { resumeFrom: { tokenIds: known, numericsId: this.numericsId } };
     const recorded: Pick<Runner, 'generate'> = {
-      generate: (asked, sink): GenerationHandle => runner.generate(asked, this.#recording(sink)),
+      generate: (asked, sink): GenerationHandle => runner.generate(asked, this.#recording(sink, turn)),
     };
     const limit = facts && { thinkingLimit: thinkingLimit(facts, tokenizer) };
     const asked = { ...request, ...resumed, ...limit, ...(vocabulary === undefined ? {} : { vocabulary }) };
@@ -391,11 +392,11 @@ export class DurableJob implements Journalled {
     this.#events.onEndKept(this);
   }
 
-  /** A sink that puts each batch into the log before its text is looked at. */
-  #recording(sink: TokenSink): TokenSink {
+  /** A sink that puts each batch of the job's turn into the log before its text is looked at. */
+  #recording(sink: TokenSink, turn: AbortSignal): TokenSink {
     return {
       onTokens: (batch: TokenBatch) => {
-        if (this.job.isOver) return;
+        if (turn.aborted) return;
         if (batch.finish !== undefined) this.#endedMs = this.#events.now();
         this.log.append(batch);
         this.#numDeaths = 0;

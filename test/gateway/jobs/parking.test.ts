@@ -1,11 +1,17 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import * as assert from 'uvu/assert';
 import type { DurableJob } from '../../../gateway/jobs/job.ts';
-import type { GenerateRequest, TokenSink } from '../../../gateway/runner/runner.ts';
+import type { JournalOptions } from '../../../gateway/journal/journal.ts';
+import { unpackStart } from '../../../gateway/journal/records.ts';
+import { JournalStore } from '../../../gateway/journal/store.ts';
+import { type GenerateRequest, GenerationError, type TokenSink } from '../../../gateway/runner/runner.ts';
+import { GATHER_MS, KEEP_ALIVE_INTERVAL_MS } from '../../../gateway/server/streams/stream-times.ts';
+import { systemClock } from '../../../gateway/system/clock.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
-import { closingSuite } from '../../fixtures/closing-suite.ts';
+import { closeLater, closingSuite } from '../../fixtures/closing-suite.ts';
 import { type DurableApp, durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
+import { VirtualClock } from '../../fixtures/virtual-clock.ts';
 import { until } from '../../fixtures/within.ts';
 
 /** Jobs that are parked: a runner holds nothing of them, and they go on with the next token wherever they are resumed. */
@@ -13,7 +19,9 @@ import { until } from '../../fixtures/within.ts';
 const PATIENCE_MS = 10_000;
 /** More than any job of these tests takes. */
 const MOST_TURNS = 500;
-const ANSWER = [...Buffer.from('Hello, world.'), EOS_ID];
+/** More promises than a resumption waits for. */
+const MOST_PROMISES = 40;
+const ANSWER = [...Buffer.from('Hello.'), EOS_ID];
 
 const test = closingSuite('parking');
 
@@ -62,10 +70,14 @@ interface Begun extends DurableApp {
   readonly runner: CountingRunner;
 }
 
-async function appOver(folder: string, pauseAt = Number.POSITIVE_INFINITY): Promise<Begun> {
+async function appOver(
+  folder: string,
+  pauseAt = Number.POSITIVE_INFINITY,
+  changes: Partial<JournalOptions> = {},
+): Promise<Begun> {
   const runner = new CountingRunner();
   runner.pauseAt = pauseAt;
-  return { ...(await durableApp(folder, { runner })), runner };
+  return { ...(await durableApp(folder, { runner, ...changes })), runner };
 }
 
 const begin = (app: DurableApp, id = 'a'): Promise<Response> =>
@@ -107,11 +119,13 @@ const turns = async (count: number): Promise<void> => {
 };
 
 /** What the client of a stream has read when it breaks off or ends. */
-async function readAll(response: Response): Promise<string> {
+async function readAll(response: Response, onText: (text: string) => void = () => {}): Promise<string> {
   let text = '';
   try {
-    for await (const bytes of response.body as unknown as AsyncIterable<Uint8Array>)
+    for await (const bytes of response.body as unknown as AsyncIterable<Uint8Array>) {
       text += Buffer.from(bytes).toString();
+      onText(text);
+    }
   } catch (error) {
     assert.instance(error, Error);
   }
@@ -167,14 +181,16 @@ test('a job that is parked after any number of its tokens is still parked in the
 test('a job that is parked and resumed after any number of turns of the loop has the same events', async () => {
   const whole = await undisturbed();
   let numParked = 0;
+  let isEnded = false;
   for (let turn = 0; turn < MOST_TURNS; turn += 1) {
     const app = await appOver(journalFolder());
-    const events = begin(app).then(readAll);
+    const events = begin(app).then((response) => readAll(response));
     await turns(turn);
     const { status, body } = await park(app);
     if (status === 409) {
       assert.is(body.code, 'JOB_ENDED');
       assert.is(plain(await events), whole);
+      isEnded = true;
       break;
     }
     if (status === 404) {
@@ -187,7 +203,145 @@ test('a job that is parked and resumed after any number of turns of the loop has
     await resume(app);
     assert.is(plain(await events), whole, `parked after ${turn} turns`);
   }
-  assert.ok(numParked > ANSWER.length, `${numParked} places`);
+  assert.ok(isEnded && numParked > ANSWER.length, `${numParked} places`);
+});
+
+test('a job that is parked and resumed again and again, between any two promises of its resumption, is computed once and has the same events', async () => {
+  const whole = await undisturbed();
+  const app = await appOver(journalFolder(), 3);
+  const events = readAll(await begin(app));
+  await until(PATIENCE_MS, '3 tokens', () => app.runner.numAtWait === 1);
+  for (let numPromises = 0; numPromises < MOST_PROMISES; numPromises += 1) {
+    const parking = app.jobs.park([''], 'a');
+    for (let passed = 0; passed < numPromises; passed += 1) await undefined;
+    const resuming = app.jobs.resume([''], 'a');
+    for (let passed = 0; passed < numPromises; passed += 1) await undefined;
+    const again = app.jobs.park([''], 'a');
+    await Promise.all([parking, resuming, again]);
+    assert.equal(
+      [app.runner.numOpen, (await jobOf(app)).job.state],
+      [0, 'parked'],
+      `${numPromises} promises`,
+    );
+    assert.ok((await again)?.job.state === 'parked');
+  }
+  app.runner.pauseAt = ANSWER.length;
+  await resume(app);
+  assert.is(plain(await events), whole);
+});
+
+test('a job that is parked and resumed while its start is being written is begun only after another start of it is written', async () => {
+  const { write } = JournalStore.prototype;
+  const app = await appOver(journalFolder(), 3);
+  await begin(app);
+  await until(PATIENCE_MS, '3 tokens', () => app.runner.numAtWait === 1);
+  const { key } = (await jobOf(app)).entry;
+  await park(app);
+  const starts: number[] = [];
+  let release = (): void => {};
+  let isHeld = false;
+  JournalStore.prototype.write = async function (writes, isSynced) {
+    for (const each of writes)
+      if (each.key === `${key}s` && each.type === 'put') starts.push(unpackStart(each.value).numStarts);
+    if (starts.at(-1) === 1 && !isHeld) {
+      isHeld = true;
+      await new Promise<void>((resolve) => {
+        release = resolve;
+      });
+    }
+    return write.call(this, writes, isSynced);
+  };
+  closeLater(() => {
+    JournalStore.prototype.write = write;
+  });
+  void resume(app);
+  await until(PATIENCE_MS, 'The write of a start', () => isHeld);
+  const both = [park(app), resume(app)];
+  release();
+  await Promise.all(both);
+  await until(PATIENCE_MS, 'The second request', () => app.runner.requests.length === 2);
+  assert.equal(starts.slice(-2), [0, 1], 'the parking took the first one back');
+});
+
+test('what a runner sends of a job that it was to forget is not taken', async () => {
+  const app = await appOver(journalFolder(), 3);
+  let late: TokenSink | undefined;
+  const { generate } = app.runner;
+  app.runner.generate = (request, sink) => {
+    late = sink;
+    return generate.call(app.runner, request, sink);
+  };
+  await begin(app);
+  await until(PATIENCE_MS, '3 tokens', () => app.runner.numAtWait === 1);
+  await park(app);
+  late?.onTokens({ firstIndex: 3, tokenIds: ANSWER.slice(3, 4) });
+  late?.onError(new GenerationError('NOT_READY', 'Too late.', { retriable: true }));
+  const { job, log } = await jobOf(app);
+  assert.equal([job.state, log.length], ['parked', 3]);
+});
+
+test('the stream of a parked job stays open, on comments', async () => {
+  const clock = new VirtualClock();
+  const { now, after } = systemClock;
+  Object.assign(systemClock, {
+    now: () => clock.now(),
+    after: (delayMs: number, ring: () => void) => clock.after(delayMs, ring),
+  });
+  closeLater(() => Object.assign(systemClock, { now, after }));
+  const app = await appOver(journalFolder(), 2);
+  let text = '';
+  void readAll(await begin(app), (read) => {
+    text = read;
+  });
+  await until(PATIENCE_MS, '2 tokens', () => app.runner.numAtWait === 1);
+  await app.jobs.park([''], 'a');
+  for (const count of [1, 2, 3]) {
+    await until(PATIENCE_MS, `Comment ${count}`, () => {
+      clock.pass(KEEP_ALIVE_INTERVAL_MS);
+      return text.split('\n: keep-alive').length > count;
+    });
+  }
+  app.runner.pauseAt = ANSWER.length;
+  await app.jobs.resume([''], 'a');
+  await until(PATIENCE_MS, 'The end', () => {
+    clock.pass(GATHER_MS);
+    return text.includes('event: end');
+  });
+});
+
+test('a journal that cannot be written has no job parked, and the request says so', async () => {
+  const { write } = JournalStore.prototype;
+  const app = await appOver(journalFolder(), 2, { onFailed: () => {} });
+  await begin(app);
+  await until(PATIENCE_MS, '2 tokens', () => app.runner.numAtWait === 1);
+  JournalStore.prototype.write = () => Promise.reject(new Error('No space left on device'));
+  closeLater(() => {
+    JournalStore.prototype.write = write;
+  });
+  app.journal.touch(await jobOf(app));
+  await app.journal.flush();
+  for (const how of ['park', 'resume']) {
+    const { status, body } = await told(app.app.request(`/jobs/a/${how}`, { method: 'POST' }));
+    assert.equal([status, body.code], [503, 'JOURNAL_FAILED']);
+  }
+  assert.is((await jobOf(app)).job.state, 'running');
+});
+
+test('an operator parks all jobs of a model, those that run and those that wait, and resumes them', async () => {
+  const app = await appOver(journalFolder(), 2);
+  for (const id of ['a', 'b', 'c']) await begin(app, id);
+  await until(PATIENCE_MS, 'Their tokens', () => app.runner.numAtWait === 3);
+  await park(app, 'b');
+  assert.equal(await told(app.post('/runner/park', { model: 'bytes' })), {
+    status: 200,
+    body: { parked: 2 },
+  });
+  assert.equal([app.runner.numOpen, app.jobs.numParked], [0, 3]);
+  assert.equal(await told(app.post('/runner/park', {})), { status: 200, body: { parked: 0 } });
+  app.runner.pauseAt = ANSWER.length;
+  assert.equal(await told(app.post('/runner/resume', {})), { status: 200, body: { resumed: 3 } });
+  for (const id of ['a', 'b', 'c'])
+    await until(PATIENCE_MS, `The end of ${id}`, async () => (await jobOf(app, id)).endedMs !== undefined);
 });
 
 test.run();
