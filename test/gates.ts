@@ -100,7 +100,7 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
       { PARKED: 1000 },
       { 'parked streams': 1000, 'kills around them': 50 },
     ),
-    testFile('test/e2e/durable-cut-points.test.ts', { CUT_STRIDE: 1 }, { cuts: 600 }),
+    testFile('test/e2e/durable-cut-points.test.ts', { CUT_STRIDE: 1 }, { cuts: 600, parkings: 600 }),
     // The cases differ each day. They are so many that a run which meets a feature too rarely by chance is not expected in years.
     program(
       'exactness on the default model',
