@@ -3,7 +3,7 @@ import * as z from 'zod';
 import type { ParsedCall } from '../calls/call.ts';
 import { LAST_EVENT_HEADER, lastEventIdOf, openAnswer, streamKept } from '../calls/kept-answer.ts';
 import { ApiError, shown } from '../errors/api-error.ts';
-import type { DurableJob } from '../jobs/job.ts';
+import type { DurableJob, JobState } from '../jobs/job.ts';
 import { cancelled } from '../runner/runner.ts';
 import { callersOf } from '../server/guard/caller.ts';
 import { json, LINES_TYPE, type Operation, type RouteDeps, SSE_TYPE } from '../server/route-group.ts';
@@ -42,8 +42,8 @@ const jobSchema = z
   .object({
     id: z.string(),
     object: z.literal('job'),
-    status: z.enum(['waiting', 'running', 'ended']).meta({
-      description: 'waiting: for its model, or for a runner that takes it.',
+    status: z.enum(['waiting', 'running', 'parked', 'ended']).meta({
+      description: 'waiting: for its model, or for a runner that takes it. parked: until it is resumed.',
     }),
     route: z.string().meta({ description: 'The route that it was begun by; its events are in that API.' }),
     model: z.string(),
@@ -58,8 +58,9 @@ const deletedSchema = z
   .object({ id: z.string(), object: z.literal('job'), deleted: z.literal(true) })
   .meta({ title: 'DeletedJob' });
 
-function describing(deps: RouteDeps): Handler {
-  return async (c) => c.json(described(await open(c, deps)));
+/** how: what is done with the job before it is described. */
+function describing(how: 'open' | 'park' | 'resume'): (deps: RouteDeps) => Handler {
+  return (deps) => async (c) => c.json(described(await open(c, deps, how)));
 }
 
 function reading(deps: RouteDeps): Handler {
@@ -80,9 +81,13 @@ function deleting(deps: RouteDeps): Handler {
   };
 }
 
-async function open(c: Context, deps: RouteDeps): Promise<DurableJob> {
+async function open(
+  c: Context,
+  { jobs }: RouteDeps,
+  how: 'open' | 'park' | 'resume' = 'open',
+): Promise<DurableJob> {
   const id = c.req.param('job_id') ?? '';
-  const durable = await deps.jobs.open(callersOf(c), id);
+  const durable = await jobs[how](callersOf(c), id);
   if (durable === undefined) throw notFound(id);
   return durable;
 }
@@ -92,6 +97,10 @@ function notFound(id: string): ApiError {
   return new ApiError({ status: 404, code: 'job_not_found', message, param: 'job_id' });
 }
 
+function isShown(state: JobState): state is 'running' | 'parked' {
+  return state === 'running' || state === 'parked';
+}
+
 function described({ job, record, log, endedMs }: DurableJob): z.infer<typeof jobSchema> {
   const { id, route, modelId, createdMs } = record;
   const { end } = log.content;
@@ -99,7 +108,7 @@ function described({ job, record, log, endedMs }: DurableJob): z.infer<typeof jo
   return {
     id,
     object: 'job',
-    status: endedMs !== undefined ? 'ended' : job.state === 'running' ? 'running' : 'waiting',
+    status: endedMs !== undefined ? 'ended' : isShown(job.state) ? job.state : 'waiting',
     route,
     model: modelId,
     created_at: new Date(createdMs).toISOString(),
@@ -150,9 +159,23 @@ export const jobOperations: readonly Operation[] = [
   get(
     '/jobs/{job_id}',
     'A durable job: whether it runs, and how it ended',
-    describing,
+    describing('open'),
     json('The job.', jobSchema),
   ),
+  {
+    method: 'post',
+    path: '/jobs/{job_id}/park',
+    handler: describing('park'),
+    summary: 'Has a durable job wait until it is resumed: a runner holds nothing of it meanwhile',
+    answers: { 200: json('The job, whose tokens are on the disk.', jobSchema) },
+  },
+  {
+    method: 'post',
+    path: '/jobs/{job_id}/resume',
+    handler: describing('resume'),
+    summary: 'Has a parked job go on with the next token',
+    answers: { 200: json('The job.', jobSchema) },
+  },
   {
     method: 'delete',
     path: '/jobs/{job_id}',

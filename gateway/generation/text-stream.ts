@@ -1,4 +1,5 @@
 import type {
+  CancelReason,
   GenerateRequest,
   GenerationError,
   GenerationHandle,
@@ -175,9 +176,9 @@ export class TextStream implements TokenSink {
   }
 
   /** Cancels the request. The sink is not called any more. */
-  cancel(): void {
+  cancel(reason?: CancelReason): void {
     this.#isOver = true;
-    this.#handle.cancel();
+    this.#handle.cancel(reason);
   }
 
   /** Cancels the request and reports this error to the sink, unless the answer has ended. */

@@ -4,6 +4,7 @@ import {
   bytesOf,
   endKey,
   type JournalEntry,
+  parkingKey,
   pieceKey,
   startKey,
   TOKENS_PER_PIECE,
@@ -13,7 +14,9 @@ import {
   type EndRecord,
   type Idempotency,
   type JobRecord,
+  type ParkingRecord,
   packEnd,
+  packParking,
   packPiece,
   packStart,
 } from '../journal/records.ts';
@@ -30,10 +33,10 @@ import {
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 
 /**
- * accepted: it waits for its model, its prompt is rendered, its record is written. waiting: it may be begun. left: another
- * process is to continue it.
+ * accepted: it waits for its model, its prompt is rendered, its record is written. waiting: it may be begun. parked: it holds
+ * nothing of a runner, and is not begun before somebody resumes it. left: another process is to continue it.
  */
-export type JobState = 'accepted' | 'waiting' | 'running' | 'ended' | 'left';
+export type JobState = 'accepted' | 'waiting' | 'running' | 'parked' | 'ended' | 'left';
 
 /** Who has a job, and by which id. */
 export interface JobName {
@@ -44,7 +47,8 @@ export interface JobName {
 
 /**
  * A call that its client can name, from its acceptance on: accepted → waiting → running → ended. A durable one whose runner
- * refuses it for now waits again. Whatever waits for something on its behalf ends by `signal`.
+ * refuses it for now waits again; one that waits or runs may be parked, and waits again once it is resumed. Whatever waits for
+ * something on its behalf ends by `signal`, or by `turn`.
  */
 export class Job implements JobName {
   readonly caller: string;
@@ -54,6 +58,7 @@ export class Job implements JobName {
   /** Resolves when the journal has it, or when it is over without that. */
   readonly settled: Promise<void>;
   readonly #over = new AbortController();
+  #turn = new AbortController();
   #state: JobState = 'accepted';
   #durable: DurableJob | undefined;
   #settle: () => void = () => {};
@@ -79,6 +84,11 @@ export class Job implements JobName {
     return this.#over.signal;
   }
 
+  /** Aborted when it is parked, resumed or over: what was under way is void then, even if the job has the same state again. */
+  get turn(): AbortSignal {
+    return this.#turn.signal;
+  }
+
   /** What the journal keeps of it. */
   get durable(): DurableJob | undefined {
     return this.#durable;
@@ -100,6 +110,24 @@ export class Job implements JobName {
     this.#state = 'running';
   }
 
+  /** Returns false if it neither waits nor runs. */
+  park(): boolean {
+    return (this.#state === 'waiting' || this.#state === 'running') && this.#nextTurn('parked');
+  }
+
+  /** Returns false if it is not parked. */
+  resume(): boolean {
+    return this.#state === 'parked' && this.#nextTurn('waiting');
+  }
+
+  #nextTurn(state: JobState): true {
+    this.#state = state;
+    const ended = this.#turn;
+    this.#turn = new AbortController();
+    ended.abort();
+    return true;
+  }
+
   /** Returns false if it was over. */
   end(error?: unknown): boolean {
     return this.#goTo('ended', error);
@@ -113,6 +141,7 @@ export class Job implements JobName {
   #goTo(state: JobState, error?: unknown): boolean {
     if (this.isOver) return false;
     this.#state = state;
+    this.#turn.abort();
     this.#over.abort(error);
     return true;
   }
@@ -147,6 +176,10 @@ export class DurableJob implements Journalled {
   readonly record: JobRecord;
   readonly log: TokenLog;
   readonly #events: DurableJobEvents;
+  #parking: ParkingRecord | undefined;
+  #isParkingWritten = true;
+  /** Whether the journal has a parking record, which the next one replaces. */
+  #hasParkingRecord: boolean;
   #numWritten: number;
   /** The first token of the piece that the next tokens are added to, and its size so far. */
   #pieceFrom: number;
@@ -163,7 +196,7 @@ export class DurableJob implements Journalled {
   constructor(
     job: Job,
     entry: JournalEntry,
-    { record, content, endedMs, numDeaths }: KeptJob,
+    { record, content, endedMs, parking, numDeaths }: KeptJob,
     events: DurableJobEvents,
   ) {
     this.job = job;
@@ -175,6 +208,8 @@ export class DurableJob implements Journalled {
     this.#pieceFrom = this.#numWritten;
     this.#endedMs = endedMs;
     this.#isEndWritten = endedMs !== undefined;
+    this.#parking = parking;
+    this.#hasParkingRecord = parking !== undefined;
     this.#numDeaths = numDeaths;
   }
 
@@ -186,6 +221,11 @@ export class DurableJob implements Journalled {
   /** Milliseconds since 1970; undefined while the job has not ended. */
   get endedMs(): number | undefined {
     return this.#endedMs;
+  }
+
+  /** When it was last parked or resumed, or began: milliseconds since 1970. */
+  get sinceMs(): number {
+    return this.#parking?.sinceMs ?? this.record.createdMs;
   }
 
   /** The numerics id of the runner that computed the last token, or of the one that the job was begun for. */
@@ -215,13 +255,14 @@ export class DurableJob implements Journalled {
    */
   begin(runner: Runner, tokenizer: Tokenizer, vocabulary: VocabularyFrames | undefined): void {
     this.job.run();
+    const { turn } = this.job;
     const { request, thinkingLimit: facts, stop, endsAtTimeLimit } = this.record;
     const { tokenIds } = this.log.content;
     const known = tokenIds.slice();
     const resumed =
       known.length === 0 ? {} : { resumeFrom: { tokenIds: known, numericsId: this.numericsId } };
     const recorded: Pick<Runner, 'generate'> = {
-      generate: (asked, sink): GenerationHandle => runner.generate(asked, this.#recording(sink)),
+      generate: (asked, sink): GenerationHandle => runner.generate(asked, this.#recording(sink, turn)),
     };
     const limit = facts && { thinkingLimit: thinkingLimit(facts, tokenizer) };
     const asked = { ...request, ...resumed, ...limit, ...(vocabulary === undefined ? {} : { vocabulary }) };
@@ -242,6 +283,30 @@ export class DurableJob implements Journalled {
     this.#text = text;
     // The tokens that are already known go through the same text stream, since a stop string may begin in them.
     if (known.length > 0) text.onTokens({ firstIndex: 0, tokenIds: known });
+  }
+
+  /** Takes the job from its runner, which keeps nothing of it. Returns false if it neither waits nor runs. */
+  park(): boolean {
+    if (!this.job.park()) return false;
+    this.#text?.cancel('parked');
+    this.#text = undefined;
+    this.#noteParking(true);
+    this.noteStop();
+    return true;
+  }
+
+  /** Returns false if it is not parked. */
+  resume(): boolean {
+    if (!this.job.resume()) return false;
+    this.#noteParking(false);
+    this.#events.onNews(this);
+    return true;
+  }
+
+  /** The journal has a parked job as one that is parked, also when this process leaves it to the next one. */
+  #noteParking(isParked: boolean): void {
+    this.#parking = { isParked, sinceMs: this.#events.now() };
+    this.#isParkingWritten = false;
   }
 
   /** Ends the job with this error, unless it has ended. */
@@ -271,7 +336,7 @@ export class DurableJob implements Journalled {
 
   #onRefused(error: GenerationError): void {
     this.#text = undefined;
-    if (this.job.isOver) return;
+    if (this.job.state !== 'running') return;
     this.job.wait();
     if (this.#events.onRefused(this, error)) this.noteStop();
     else this.fail(error);
@@ -293,6 +358,15 @@ export class DurableJob implements Journalled {
       writes.push(write);
     }
     this.#numStarts = undefined;
+    let isPromised = false;
+    if (this.#parking !== undefined && !this.#isParkingWritten && this.#endedMs === undefined) {
+      const write: Write = { type: 'put', key: parkingKey(this.entry), value: packParking(this.#parking) };
+      if (this.#hasParkingRecord) numReplacedBytes += bytesOf(write);
+      writes.push(write);
+      this.#hasParkingRecord = true;
+      isPromised = true;
+    }
+    this.#isParkingWritten = true;
     if (length > this.#numWritten) {
       const value = packPiece(content, this.#pieceFrom);
       const write: Write = { type: 'put', key: pieceKey(this.entry, this.#pieceFrom), value };
@@ -307,22 +381,22 @@ export class DurableJob implements Journalled {
       }
     }
     if (content.end === undefined || this.#endedMs === undefined || this.#isEndWritten)
-      return { writes, numReplacedBytes, end: undefined };
+      return { writes, numReplacedBytes, end: undefined, isPromised };
     const end: EndRecord = { end: content.end, endedMs: this.#endedMs };
     writes.push({ type: 'put', key: endKey(this.entry), value: packEnd(end) });
     this.#isEndWritten = true;
-    return { writes, numReplacedBytes, end };
+    return { writes, numReplacedBytes, end, isPromised: end.end.kind === 'error' };
   }
 
   onEndKept(): void {
     this.#events.onEndKept(this);
   }
 
-  /** A sink that puts each batch into the log before its text is looked at. */
-  #recording(sink: TokenSink): TokenSink {
+  /** A sink that puts each batch of the job's turn into the log before its text is looked at. */
+  #recording(sink: TokenSink, turn: AbortSignal): TokenSink {
     return {
       onTokens: (batch: TokenBatch) => {
-        if (this.job.isOver) return;
+        if (turn.aborted) return;
         if (batch.finish !== undefined) this.#endedMs = this.#events.now();
         this.log.append(batch);
         this.#numDeaths = 0;

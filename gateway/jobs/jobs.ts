@@ -6,7 +6,7 @@ import type { Journal, JournalStats } from '../journal/journal.ts';
 import { JournalRefusal, JournalUnavailable } from '../journal/journal-error.ts';
 import { emptyContent, type Idempotency, type JobRecord } from '../journal/records.ts';
 import type { Model } from '../models/model.ts';
-import type { ModelRegistry } from '../models/model-registry.ts';
+import type { ModelRegistry, ServedModel } from '../models/model-registry.ts';
 import {
   type GenerateRequest,
   GenerationError,
@@ -91,11 +91,22 @@ export class Jobs {
   }
 
   /** Undefined if no journal is kept. */
-  get stats(): (JournalStats & { readonly numRunning: number; readonly numResumed: number }) | undefined {
+  get stats():
+    | (JournalStats & {
+        readonly numRunning: number;
+        readonly numParked: number;
+        readonly numResumed: number;
+      })
+    | undefined {
     if (!this.isKeeping) return undefined;
-    const numRunning = this.#durable().filter(({ endedMs }) => endedMs === undefined).length;
+    const open = this.#durable().filter(({ endedMs }) => endedMs === undefined);
     const stats = this.#journal?.stats ?? { numJobs: 0, numBytes: 0, isFailed: true };
-    return { ...stats, numRunning, numResumed: this.#resumption.numResumed };
+    const { numParked } = this;
+    return { ...stats, numRunning: open.length, numParked, numResumed: this.#resumption.numResumed };
+  }
+
+  get numParked(): number {
+    return this.#durable().filter(({ job }) => job.state === 'parked').length;
   }
 
   /** Whether durable jobs are taken. */
@@ -138,7 +149,7 @@ export class Jobs {
   async #take(journal: Journal): Promise<void> {
     if (this.#isStopping) return journal.close();
     this.#journal = journal;
-    await this.#resumeAll(journal);
+    await this.#readAll(journal);
   }
 
   /** Throws if there is none now. A gateway that stops confirms nothing that its journal might not keep. */
@@ -286,6 +297,69 @@ export class Jobs {
     return true;
   }
 
+  /**
+   * Parks the job, if it is not parked: its tokens are on the disk when this resolves, and its runner has been told to forget it.
+   * Undefined if this caller has no durable job with this id. Throws a 409 if it has ended or is not durable.
+   */
+  park(callers: readonly string[], id: string): Promise<DurableJob | undefined> {
+    return this.#change(callers, id, 'parked', (job) => this.#park(job));
+  }
+
+  /** Has the job go on, if it is parked; as park(). */
+  resume(callers: readonly string[], id: string): Promise<DurableJob | undefined> {
+    return this.#change(callers, id, 'resumed', (job) => job.resume());
+  }
+
+  async #change(
+    callers: readonly string[],
+    id: string,
+    how: 'parked' | 'resumed',
+    change: (job: DurableJob) => void,
+  ): Promise<DurableJob | undefined> {
+    if (this.#liveOf(callers, id)?.isDurable === false) throw notDurable(id, how);
+    const durable = await this.open(callers, id);
+    if (durable === undefined) return undefined;
+    const journal = this.#opened();
+    if (durable.job.isOver) throw jobEnded(id, how);
+    journal.assertWritable();
+    change(durable);
+    await journal.confirm();
+    return durable;
+  }
+
+  /** Parks the jobs of a model, or all, that the journal has. Returns how many these are; others were parked or have ended. */
+  parkAll(served: ServedModel | undefined): Promise<number> {
+    return this.#changeAll(served, (job) => this.#park(job));
+  }
+
+  /** Has the parked jobs of a model, or all, go on. Returns how many these are. */
+  resumeAll(served: ServedModel | undefined): Promise<number> {
+    return this.#changeAll(served, (job) => job.resume());
+  }
+
+  async #changeAll(served: ServedModel | undefined, change: (job: DurableJob) => boolean): Promise<number> {
+    if (!this.isKeeping) return 0;
+    const journal = this.#opened();
+    journal.assertWritable();
+    const { models } = this.#options;
+    const isOf = ({ record: { model } }: DurableJob): boolean =>
+      served === models.single ||
+      (model === undefined ? served === models.default : served?.names.includes(model) === true);
+    const jobs = this.#durable().filter((job) => served === undefined || isOf(job));
+    const numChanged = jobs.filter(change).length;
+    await journal.confirm();
+    return numChanged;
+  }
+
+  #park(durable: DurableJob): boolean {
+    const { job, log, record } = durable;
+    const wasRunning = job.state === 'running';
+    if (!durable.park()) return false;
+    if (wasRunning) this.#resumption.onParked(durable);
+    this.#options.log.info({ event: 'durable_parked', job_id: shortened(record.id), tokens: log.length });
+    return true;
+  }
+
   #liveOf(callers: readonly string[], id: string): Job | undefined {
     for (const caller of callers) {
       const found = this.#live.get(nameOf({ caller, id }));
@@ -302,16 +376,18 @@ export class Jobs {
     return [...this.#live.values()].flatMap(({ durable }) => durable ?? []);
   }
 
-  /** Resumes the jobs of an earlier process, each as soon as its model takes requests. */
-  async #resumeAll(journal: Journal): Promise<void> {
+  /** Reads the jobs of an earlier process, and resumes those that are not parked as soon as their model takes requests. */
+  async #readAll(journal: Journal): Promise<void> {
     const { unfinished } = journal;
     const { log } = this.#options;
     const jobs: DurableJob[] = [];
     for (const entry of unfinished) {
       try {
         const live = new Job(entry, {});
-        const job = new DurableJob(live, entry, await journal.read(entry), this.#events);
+        const kept = await journal.read(entry);
+        const job = new DurableJob(live, entry, kept, this.#events);
         live.wait();
+        if (kept.parking?.isParked) live.park();
         live.keptAs(job);
         this.#live.set(nameOf(live), live);
         jobs.push(job);
@@ -362,6 +438,16 @@ function stopping(): JournalRefusal {
 function jobIdInUse(id: string): ApiError {
   const message = `job_id ${JSON.stringify(shown(id))} is in use by a running job, or by a durable one that is kept; wait for its end or choose another`;
   return new ApiError({ status: 409, code: 'job_id_in_use', message, param: 'job_id' });
+}
+
+function notDurable(id: string, how: string): ApiError {
+  const message = `The job ${JSON.stringify(shown(id))} is not durable, so it cannot be ${how}; begin it with "durable": true`;
+  return new ApiError({ status: 409, code: 'job_not_durable', message, param: 'job_id' });
+}
+
+function jobEnded(id: string, how: string): ApiError {
+  const message = `The job ${JSON.stringify(shown(id))} has ended, so it cannot be ${how}; GET /jobs/ID says how it ended`;
+  return new ApiError({ status: 409, code: 'job_ended', message, param: 'job_id' });
 }
 
 /** For a request whose twin is being begun. */

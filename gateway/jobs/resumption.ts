@@ -1,11 +1,14 @@
 import { tokenBytesOf } from '../generation/token-bytes.ts';
 import { type ModelRegistry, UnknownModelError } from '../models/model-registry.ts';
 import { GenerationError } from '../runner/runner.ts';
-import type { Clock } from '../system/clock.ts';
+import { type Clock, maxDelayMs } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
 import { type DurableJob, generationErrorOf, shortened } from './job.ts';
 
-/** Starts jobs that wait: those of an earlier process, and those that a runner could not take. */
+/**
+ * Starts jobs that wait: those of an earlier process, those that a runner could not take, and those that were parked. Ends jobs
+ * that wait or are parked for too long.
+ */
 
 /** Time between attempts to start a job that waits. */
 const resumeRetryMs = 500;
@@ -45,8 +48,13 @@ export class Resumption {
 
   /** Begins the jobs of an earlier process, each as soon as its model takes requests. */
   resumeAll(jobs: readonly DurableJob[]): void {
-    for (const job of jobs) if (job.numDeaths > 0) this.#suspects.add(job);
+    for (const job of jobs) if (job.numDeaths > 0 && job.job.state === 'waiting') this.#suspects.add(job);
     for (const job of jobs) void this.#resume(job);
+  }
+
+  /** A job that was running is parked. One that waited already has its turn here. */
+  onParked(job: DurableJob): void {
+    void this.#resume(job);
   }
 
   onEnd(job: DurableJob): void {
@@ -76,23 +84,32 @@ export class Resumption {
   async #resume(job: DurableJob): Promise<void> {
     const { log, now } = this.#options;
     const keepMs = this.#options.keepMs();
-    const { createdMs, id } = job.record;
-    while (!job.job.isOver) {
-      if (createdMs + keepMs <= now()) return this.lose(job, givenUp(keepMs));
+    const { id } = job.record;
+    while (!job.job.isOver && !this.#isStopping) {
+      const { turn, state } = job.job;
+      const isParked = state === 'parked';
+      const leftMs = job.sinceMs + keepMs - now();
+      if (leftMs <= 0) return this.lose(job, givenUp(isParked, keepMs));
+      if (isParked) {
+        this.#suspects.delete(job);
+        await this.wait(Math.min(leftMs, maxDelayMs), turn);
+        if (job.numDeaths > 0) this.#suspects.add(job);
+        continue;
+      }
       const numCalls = this.#numCalls;
       try {
-        if (await this.#begin(job)) {
+        if (await this.#begin(job, turn)) {
           this.#numResumed += 1;
           log.info({ event: 'durable_resumed', job_id: shortened(id), tokens: job.log.length });
           return;
         }
       } catch (error) {
-        // Whoever ended the job has also ended its wait.
-        if (job.job.isOver) return;
+        // Whoever ended or parked the job has also ended its wait.
+        if (turn.aborted) continue;
         const failure = error instanceof UnknownModelError ? unserved(error) : generationErrorOf(error);
         if (!this.#mayPass(failure, job, PASSES_WHILE_WAITING)) return this.lose(job, failure);
       }
-      if (numCalls === this.#numCalls) await this.wait(resumeRetryMs);
+      if (numCalls === this.#numCalls) await this.wait(resumeRetryMs, turn);
     }
   }
 
@@ -113,10 +130,10 @@ export class Resumption {
     return retriable && passing.includes(code) && this.#options.now() < deadlineMs;
   }
 
-  /** Returns false if the model takes no requests now, if suspects come first, or if the job is over. */
-  async #begin(job: DurableJob): Promise<boolean> {
+  /** Returns false if the model takes no requests now, if suspects come first, or if the job's turn is over. */
+  async #begin(job: DurableJob, turn: AbortSignal): Promise<boolean> {
     const { model: name, request } = job.record;
-    const waiter = { deadlineMs: request.deadlineMs, signal: job.job.signal };
+    const waiter = { deadlineMs: request.deadlineMs, signal: turn };
     const { served, release } = await this.#options.models.acquire(name, waiter);
     try {
       const { model, runner } = served;
@@ -126,12 +143,12 @@ export class Resumption {
       requireSame('numerics of the runner', job.numericsId, info.numericsId);
       const vocabulary = request.grammar === undefined ? undefined : await tokenBytesOf(model.tokenizer);
       // A job that has ended would stay the suspect that runs: no progress of it follows.
-      if (job.job.isOver) return false;
+      if (turn.aborted) return false;
       if (job.numDeaths > 0 ? !this.#runAlone(job) : this.#hasSuspectsOf(name)) return false;
       job.noteStart();
       await this.#options.flush();
-      // It may have been cancelled or suspended during the waits.
-      if (job.job.isOver) return false;
+      // It may have been cancelled, suspended or parked during the waits.
+      if (turn.aborted) return false;
       try {
         job.begin(runner, model.tokenizer, vocabulary);
       } catch (error) {
@@ -163,16 +180,19 @@ export class Resumption {
     return true;
   }
 
-  wait(delayMs: number): Promise<void> {
+  /** signal: ends the wait. */
+  wait(delayMs: number, signal?: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const go = (): void => {
         timer.cancel();
+        signal?.removeEventListener('abort', go);
         this.#waiting.delete(go);
         resolve();
       };
       const timer = this.#options.clock.after(delayMs, go);
       this.#waiting.add(go);
-      if (this.#isStopping) go();
+      signal?.addEventListener('abort', go);
+      if (this.#isStopping || signal?.aborted) go();
     });
   }
 }
@@ -192,8 +212,9 @@ function requireSame(what: 'model' | 'numerics of the runner', before: string, n
   throw new GenerationError('INFERENCE_FAILED', message, { retriable: true });
 }
 
-function givenUp(keepMs: number): GenerationError {
-  const message = `The job was not finished within ${keepMs / 1000} s, the time for which jobs are kept (--journal-keep-sec).`;
+function givenUp(isParked: boolean, keepMs: number): GenerationError {
+  const what = isParked ? 'resumed' : 'finished';
+  const message = `The job was not ${what} within ${keepMs / 1000} s, the time for which jobs are kept (--journal-keep-sec).`;
   return new GenerationError('TIMEOUT', message, { retriable: true });
 }
 

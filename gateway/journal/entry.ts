@@ -33,7 +33,10 @@ export interface Entry extends JournalEntry, Holding {
 }
 
 const NUMBER_DIGITS = 12;
-/** The length of a job's key. The letter after it says what the entry is: r the record, s the start, t a piece, z the end. */
+/**
+ * The length of a job's key. The letter after it says what the entry is: r the record, s the start, t a piece, u whether it is
+ * parked, z the end.
+ */
 export const KEY_LENGTH = 2 + NUMBER_DIGITS + 1;
 
 export function keyOf(number: number): string {
@@ -47,6 +50,10 @@ export function pieceKey({ key }: Pick<JournalEntry, 'key'>, from: number): stri
 
 export function startKey({ key }: Pick<JournalEntry, 'key'>): string {
   return `${key}s`;
+}
+
+export function parkingKey({ key }: Pick<JournalEntry, 'key'>): string {
+  return `${key}u`;
 }
 
 export function endKey({ key }: Pick<JournalEntry, 'key'>): string {

@@ -9,6 +9,7 @@ import {
   KEY_LENGTH,
   keyOf,
   nameOf,
+  parkingKey,
   startKey,
 } from './entry.ts';
 import { JournalError, JournalRefusal, JournalUnavailable, passingReasonOf } from './journal-error.ts';
@@ -16,9 +17,11 @@ import {
   type EndRecord,
   emptyContent,
   type JobRecord,
+  type ParkingRecord,
   packRecord,
   packStart,
   unpackEnd,
+  unpackParking,
   unpackPiece,
   unpackRecord,
   unpackStart,
@@ -75,6 +78,8 @@ export interface TakenWrites {
   /** The bytes of earlier writes that these replace. */
   readonly numReplacedBytes: number;
   readonly end: EndRecord | undefined;
+  /** Whether a client is told that they are kept. Another process would compute the end of an answer again, but not a cancel. */
+  readonly isPromised: boolean;
 }
 
 export interface JournalStats {
@@ -87,6 +92,7 @@ export interface KeptJob {
   readonly record: JobRecord;
   readonly content: TokenLogContent;
   readonly endedMs: number | undefined;
+  readonly parking?: ParkingRecord | undefined;
   /** The gateways that died while they computed the job, and of which none added a token. */
   readonly numDeaths: number;
 }
@@ -218,6 +224,17 @@ export class Journal {
     await this.#writing;
   }
 
+  /** The same. Throws JournalRefusal if the writes have failed. */
+  async confirm(): Promise<void> {
+    await this.flush();
+    this.assertWritable();
+  }
+
+  /** Throws JournalRefusal once nothing can be written any more. */
+  assertWritable(): void {
+    if (this.#isFailed) throw this.#refusal();
+  }
+
   /** Reads all that is kept of a job. Throws if it is damaged. */
   async read({ key, endedMs }: JournalEntry): Promise<KeptJob> {
     await this.flush();
@@ -226,9 +243,11 @@ export class Journal {
     for await (const { value } of this.#store.range(`${key}t`)) unpackPiece(whole(value), content);
     if (endedMs !== undefined) content.end = unpackEnd(whole(await this.#store.get(`${key}z`))).end;
     const started = await this.#store.get(`${key}s`);
+    const parked = await this.#store.get(parkingKey({ key }));
+    const parking = parked === undefined ? undefined : unpackParking(whole(parked));
     const last = started === undefined ? undefined : unpackStart(whole(started));
     const numDeaths = last?.numTokens === content.tokenIds.length ? last.numStarts : 0;
-    return { record, content, endedMs, numDeaths };
+    return { record, content, endedMs, parking, numDeaths };
   }
 
   /** When this resolves, the job is gone from the disk. */
@@ -262,19 +281,17 @@ export class Journal {
     const written: { readonly job: Journalled; readonly end: EndRecord | undefined; numBytes: number }[] = [];
     try {
       const writes: Write[] = [];
+      let isSynced = false;
       for (const job of this.#dirty) {
         const taken = job.takeWrites();
         const numBytes = sum(taken.writes.map(bytesOf)) - taken.numReplacedBytes;
         writes.push(...taken.writes);
+        isSynced ||= taken.isPromised;
         written.push({ job, end: taken.end, numBytes });
       }
       this.#dirty.clear();
       if (this.#isFailed) return;
-      // Another process would compute the end of an answer again, but not a cancel.
-      await this.#store.write(
-        writes,
-        written.some(({ end }) => end?.end.kind === 'error'),
-      );
+      await this.#store.write(writes, isSynced);
     } catch (error) {
       this.#dirty.clear();
       this.#fail(error);
@@ -293,7 +310,7 @@ export class Journal {
 
   /** Forgets ended jobs until this one has room. Throws JournalRefusal, and forgets none, if that is not enough. */
   #makeRoom(entry: Entry): void {
-    if (this.#isFailed) throw this.#refusal();
+    this.assertWritable();
     const entries = [...this.#entries.values()];
     const room = roomFor(entry, entries, this.#options);
     if (room instanceof NoRoom)

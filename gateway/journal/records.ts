@@ -11,7 +11,10 @@ import {
 } from '../runner/runner.ts';
 import type { LogEnd, TokenLogContent } from './token-log.ts';
 
-/** What the journal keeps of a job, in MessagePack: the record of the request, pieces of its tokens, and its end. */
+/**
+ * What the journal keeps of a job, in MessagePack: the record of the request, pieces of its tokens, whether it is parked, and its
+ * end.
+ */
 
 export interface EndRecord {
   readonly end: LogEnd;
@@ -28,6 +31,13 @@ export interface StartRecord {
   readonly numTokens: number;
   /** How many processes in a row began to compute the job after as many tokens, this one included, and did not end it. */
   readonly numStarts: number;
+}
+
+/** That the job was parked, or resumed. Absent for a job that never was. */
+export interface ParkingRecord {
+  readonly isParked: boolean;
+  /** Milliseconds since 1970. */
+  readonly sinceMs: number;
 }
 
 const packr = new Packr({ useRecords: false, variableMapSize: true });
@@ -178,6 +188,17 @@ export function packStart({ numTokens, numStarts }: StartRecord): Uint8Array {
 export function unpackStart(bytes: Uint8Array): StartRecord {
   const { n, k } = startRecord.parse(unpackr.unpack(bytes));
   return { numTokens: n, numStarts: k };
+}
+
+const parkingRecord = z.strictObject({ isParked: z.boolean(), sinceMs: z.number() });
+
+export function packParking({ isParked, sinceMs }: ParkingRecord): Uint8Array {
+  return packr.pack({ isParked, sinceMs });
+}
+
+/** Throws if the bytes are not a parking record. */
+export function unpackParking(bytes: Uint8Array): ParkingRecord {
+  return parkingRecord.parse(unpackr.unpack(bytes));
 }
 
 /** A piece: the tokens that follow those of the earlier pieces, and what came with them. */

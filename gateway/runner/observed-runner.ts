@@ -120,7 +120,7 @@ export class ObservedRequest implements TokenSink, GenerationHandle {
   }
 
   cancel(reason: CancelReason = 'cancelled'): void {
-    this.#end(reason === 'enough' ? 'stop_sequence' : 'cancelled');
+    this.#end(reason === 'enough' ? 'stop_sequence' : reason);
     this.#handle?.cancel(reason);
   }
 

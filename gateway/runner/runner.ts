@@ -355,8 +355,11 @@ export interface TokenSink {
   onError(error: GenerationError): void;
 }
 
-/** Why a consumer wants no more. enough: the consumer needs no further tokens, for example because a stop string has come. */
-export type CancelReason = 'cancelled' | 'enough';
+/**
+ * Why a consumer wants no more. enough: the consumer needs no further tokens, for example because a stop string has come. parked:
+ * another request asks for the rest.
+ */
+export type CancelReason = 'cancelled' | 'enough' | 'parked';
 
 /** The consumer's control over an open request. After the end of the request these calls do nothing. */
 export interface GenerationHandle {

@@ -46,7 +46,8 @@ export async function settlesWithin(
   }
 }
 
-const maxDelayMs = 2 ** 31 - 1;
+/** The longest delay of the system's timers. */
+export const maxDelayMs = 2 ** 31 - 1;
 
 /** One timer for many deadlines. It is set for the earliest one and, when it fires, finds all that are due. */
 export class DeadlineTimer<Key> {

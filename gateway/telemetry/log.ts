@@ -84,6 +84,7 @@ export const LOG_EVENTS = [
   'journal_damaged',
   'journal_entry_damaged',
   'journal_failed',
+  'durable_parked',
   'durable_resumed',
   'durable_waiting',
   'durable_end',

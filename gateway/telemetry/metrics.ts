@@ -14,12 +14,15 @@ export interface JournalFigures {
   readonly numJobs: number;
   readonly numBytes: number;
   readonly numRunning: number;
-  /** Jobs of an earlier process, or that their runner refused, that were continued since this process began. */
+  readonly numParked: number;
+  /** Jobs of an earlier process, refused by their runner or parked that were continued since this process began. */
   readonly numResumed: number;
   readonly isFailed: boolean;
 }
 
-const NO_JOURNAL: JournalFigures = { numJobs: 0, numBytes: 0, numRunning: 0, numResumed: 0, isFailed: false };
+const NO_JOURNAL: JournalFigures = {
+  ...{ numJobs: 0, numBytes: 0, numRunning: 0, numParked: 0, numResumed: 0, isFailed: false },
+};
 
 const journalMetrics = families<JournalFigures>('gauge', {
   runnel_journal_jobs: ['Jobs in the journal', ({ numJobs }) => numJobs],
@@ -29,8 +32,9 @@ const journalMetrics = families<JournalFigures>('gauge', {
     ({ isFailed }) => (isFailed ? 1 : 0),
   ],
   runnel_durable_jobs_open: ['Durable jobs that have not ended', ({ numRunning }) => numRunning],
+  runnel_durable_jobs_parked: ['Durable jobs that are parked', ({ numParked }) => numParked],
   runnel_durable_jobs_resumed: [
-    'Durable jobs that were continued after the end of a gateway or a refusal of their runner',
+    'Durable jobs that were continued after the end of a gateway, a refusal of their runner or a parking',
     ({ numResumed }) => numResumed,
   ],
 });

@@ -1,6 +1,7 @@
 /**
- * The gateway ends after every number of tokens that a response in the background can have, and another one goes on with it: its client
- * comes back for what is behind its last event, and has what it would have had. What it thinks has a budget, the answer a form or
+ * The gateway ends after every number of tokens that a response in the background can have, and another one goes on with it, by itself
+ * or, if the response was parked, once it is resumed: its client comes back for what is behind its last event, and has what it would
+ * have had. What it thinks has a budget, the answer a form or
  * tools; each of these is met before, in and behind its own marks.
  */
 import { readFileSync } from 'node:fs';
@@ -8,6 +9,7 @@ import * as assert from 'uvu/assert';
 import type { Model } from '../../gateway/models/model.ts';
 import { loadModel } from '../../gateway/models/model-slot.ts';
 import type { GenerateRequest, GenerationHandle, Runner, TokenSink } from '../../gateway/runner/runner.ts';
+import type { RunnerPool } from '../../gateway/runner/supervision/runner-pool.ts';
 import { closingSuite } from '../fixtures/closing-suite.ts';
 import { TINY_MODEL } from '../fixtures/default-model.ts';
 import { type DurableApp, durableApp, journalFolder } from '../fixtures/durable.ts';
@@ -132,7 +134,7 @@ test.after(() => {
 });
 
 for (const [name, kind] of Object.entries(kinds)) {
-  test(`${name}: another process resumes it after each number of tokens`, async () => {
+  test(`${name}: another process resumes it after each number of tokens, parked or not`, async () => {
     const body = { ...base, ...kind };
     const hasBudget = 'thinking_token_budget' in body;
     await servedTiny({}, async ({ supervisor }) => {
@@ -146,11 +148,14 @@ for (const [name, kind] of Object.entries(kinds)) {
       for (let cut = 0; cut < numTokens; cut++) {
         const isAtMark = hasBudget && cut >= BUDGET - 1 && cut <= BUDGET + MARK;
         if (cut % STRIDE !== 0 && !isAtMark) continue;
-        const events = await cutAfter(cut, body, supervisor);
-        assert.is(plain(events), plain(whole), `${name}, cut after ${cut} tokens`);
+        for (const isParked of [false, true]) {
+          const events = await cutAfter(cut, body, supervisor, isParked);
+          const how = isParked ? 'parked' : 'cut';
+          assert.is(plain(events), plain(whole), `${name}, ${how} after ${cut} tokens`);
+        }
         numRun++;
       }
-      console.log(`${numRun} cuts of ${name}, ${numTokens} tokens, 0 lost`);
+      console.log(`${numRun} cuts and ${numRun} parkings of ${name}, ${numTokens} tokens, 0 lost`);
     });
   });
 }
@@ -160,20 +165,35 @@ function appOver(folder: string, runner: Runner): Promise<DurableApp> {
 }
 
 /** The events that a client has of both processes. */
-async function cutAfter(numTokens: number, body: object, runner: Runner): Promise<SseEvent[]> {
+async function cutAfter(
+  numTokens: number,
+  body: object,
+  runner: RunnerPool,
+  isParked: boolean,
+): Promise<SseEvent[]> {
   const folder = journalFolder();
   let onCut = (): void => {};
   const isCut = new Promise<void>((resolve) => {
     onCut = resolve;
   });
   const first = await appOver(folder, new CutRunner(runner, numTokens, () => onCut()));
-  const reading = eventsOf(await first.post('/v1/responses', body));
+  const response = await first.post('/v1/responses', body);
+  const job = `/jobs/${response.headers.get('x-runnel-job-id')}`;
+  const reading = eventsOf(response);
   await isCut;
+  if (isParked) {
+    assert.is((await first.post(`${job}/park`, {})).status, 200);
+    assert.is(runner.status().openRequests, 0);
+  }
   await first.jobs.stop();
   const events = await reading;
   const [begun] = events.map(toldBy);
   assert.ok(begun?.response, 'a client knows the id');
   const second = await appOver(folder, runner);
+  if (isParked) {
+    assert.equal([runner.status().openRequests, second.jobs.numParked], [0, 1]);
+    assert.is((await second.post(`${job}/resume`, {})).status, 200);
+  }
   const path = `/v1/responses/${begun.response.id}?stream=true&starting_after=${events.length - 1}`;
   events.push(...(await eventsOf(await second.get(path))));
   await second.jobs.stop();

@@ -1,11 +1,12 @@
 import { copyFileSync, readdirSync, statSync, utimesSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import OpenAI, { NotFoundError } from 'openai';
 import * as assert from 'uvu/assert';
 import { pacedRunner, TINY_MODEL } from '../fixtures/default-model.ts';
+import { bodyOf, durableStream, jobOf, MODEL, told } from '../fixtures/durable-streams.ts';
 import { Gateway, gatewaySuite, isAlive } from '../fixtures/gateway.ts';
 import { Random } from '../fixtures/random.ts';
-import { follow, type Returning } from '../fixtures/returning-client.ts';
+import { follow } from '../fixtures/returning-client.ts';
 import { readEvents, type SseEvent } from '../fixtures/sse.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { until } from '../fixtures/within.ts';
@@ -21,8 +22,6 @@ const KILLS = Number(process.env.RUNNEL_TEST_GATEWAY_KILLS ?? 3);
 const SEED = process.env.RUNNEL_TEST_SEED;
 const MAX_KILLS_IN_ROUND = 5;
 const NUM_STREAMS = 20;
-const MODEL = basename(TINY_MODEL, '.gguf');
-const NUM_TOKENS = 300;
 const PATIENCE_MS = 60_000;
 /** Of each step while gateways are killed: an answer that the gateway has sent whole is not interrupted by its death. */
 const STEP_MS = 4;
@@ -30,146 +29,6 @@ const STEP_MS = 4;
 const ORPHAN_MS = 1000;
 
 const test = gatewaySuite('durable', 'SIGKILL');
-
-type Body = Readonly<Record<string, unknown>>;
-
-/** Twenty kinds of requests: greedy and sampled, filtered, penalised, masked, with stop texts, with ids. */
-function bodyOf(stream: number): Body {
-  const length = { max_tokens: NUM_TOKENS, min_tokens: NUM_TOKENS };
-  const kinds: readonly Body[] = [
-    { temperature: 0 },
-    { temperature: 0.9, token_ids: true },
-    { top_k: 40, top_p: 0.95, min_p: 0.02, repetition_penalty: 1.2 },
-    { banned_token_ids: [10, 11, 12], stop_token_ids: [40, 41] },
-    { stop: ['e', 'th'], min_tokens: NUM_TOKENS - 20, token_ids: true },
-  ];
-  const prompt = ['Once upon a time', 'In the year 2190', 'Dear diary, today I', 'Über süße Äpfel 🍎'][
-    stream % 4
-  ];
-  return { prompt, seed: stream, ...length, ...kinds[stream % kinds.length] };
-}
-
-function jobOf(gateway: () => Gateway, jobId: string, body: Body): Returning {
-  return {
-    begin: () => gateway().post('/execute', { job_id: jobId, durable: true, ...body }),
-    comeBack: (last) =>
-      fetch(`${gateway().url}/execute/${jobId}/events`, {
-        headers: last < 0 ? {} : { 'last-event-id': String(last) },
-      }),
-    numberOf: ({ id }) => Number(id),
-    isLast: ({ event }) => event === 'end' || event === 'error',
-  };
-}
-
-function responseOf(gateway: () => Gateway, { prompt, ...body }: Body): Returning {
-  let id = '';
-  const asked = {
-    ...{ model: MODEL, input: prompt, max_output_tokens: NUM_TOKENS, seed: body.seed, temperature: 0.9 },
-    ...{ background: true, stream: true, include: ['message.output_text.logprobs'], top_logprobs: 2 },
-  };
-  return {
-    begin: () => gateway().post('/v1/responses', asked),
-    comeBack: (last) => {
-      const after = last < 0 ? '' : `&starting_after=${last}`;
-      return fetch(`${gateway().url}/v1/responses/${id}?stream=true${after}`);
-    },
-    numberOf: ({ event, data }) => {
-      const { sequence_number, response } = JSON.parse(data);
-      if (event === 'response.created') id = response.id;
-      return sequence_number;
-    },
-    isLast: ({ event = '' }) => /^response\.(completed|incomplete|failed)$/.test(event),
-  };
-}
-
-/** The other APIs' routes: their bodies, and which event is the last one. */
-const OTHERS: readonly {
-  readonly path: string;
-  readonly body: (prompt: unknown, seed: unknown) => object;
-  readonly isLast: Returning['isLast'];
-}[] = [
-  {
-    path: '/v1/chat/completions',
-    body: (content, seed) => ({ seed, max_tokens: NUM_TOKENS, messages: [{ role: 'user', content }] }),
-    isLast: ({ data }) => data === '[DONE]',
-  },
-  {
-    path: '/v1/completions',
-    body: (prompt, seed) => ({ seed, prompt, max_tokens: NUM_TOKENS, logprobs: 1 }),
-    isLast: ({ data }) => data === '[DONE]',
-  },
-  {
-    path: '/v1/messages',
-    body: (content) => ({ max_tokens: NUM_TOKENS, temperature: 0, messages: [{ role: 'user', content }] }),
-    isLast: ({ event }) => event === 'message_stop' || event === 'error',
-  },
-  {
-    path: '/api/chat',
-    body: (content, seed) => ({
-      messages: [{ role: 'user', content }],
-      options: { seed, num_predict: NUM_TOKENS },
-    }),
-    isLast: ({ data }) => /"done":true|^\{"error"/.test(data),
-  },
-  {
-    path: '/api/generate',
-    body: (prompt, seed) => ({ prompt, options: { seed, num_predict: NUM_TOKENS } }),
-    isLast: ({ data }) => /"done":true|^\{"error"/.test(data),
-  },
-];
-
-function otherOf(gateway: () => Gateway, stream: number): Returning {
-  const { path, body, isLast } = OTHERS[(stream >> 2) % OTHERS.length] as (typeof OTHERS)[number];
-  const { prompt, seed } = bodyOf(stream);
-  const asked = { model: MODEL, stream: true, durable: true, ...body(prompt, seed) };
-  let id = '';
-  return {
-    begin: async () => {
-      const response = await gateway().post(path, asked);
-      id = response.headers.get('x-runnel-job-id') ?? '';
-      return numbered(response, 0);
-    },
-    comeBack: async (last) => {
-      const headers: Record<string, string> = last < 0 ? {} : { 'last-event-id': String(last) };
-      return numbered(await fetch(`${gateway().url}/jobs/${id}/events`, { headers }), last + 1);
-    },
-    numberOf: (event) => Number(event.id),
-    isLast,
-  };
-}
-
-/** Lines as events: they have no numbers, so their reader counts them. */
-function numbered(response: Response, first: number): Response {
-  if (!response.ok || !response.headers.get('content-type')?.includes('ndjson')) return response;
-  let number = first;
-  let rest = '';
-  const lines = new TransformStream<string, string>({
-    transform(text, controller) {
-      const all = (rest + text).split('\n');
-      rest = all.pop() ?? '';
-      for (const line of all) controller.enqueue(`id: ${number++}\ndata: ${line}\n\n`);
-    },
-  });
-  const body = response.body
-    ?.pipeThrough(new TextDecoderStream())
-    .pipeThrough(lines)
-    .pipeThrough(new TextEncoderStream());
-  return new Response(body, { headers: { 'content-type': 'text/event-stream' } });
-}
-
-const isResponse = (stream: number): boolean => stream % 4 === 3;
-const isOther = (stream: number): boolean => stream % 4 === 1;
-
-const TIMES_AND_IDS =
-  /"(decode_time_ms|cached_tokens|cache_read_input_tokens|input_tokens|created|created_at|completed_at|\w+_duration)":\d+|"created_at":"[^"]+"|"(chatcmpl-|cmpl-|resp_|msg_)[0-9a-f-]+"/g;
-
-/** The parts of events that a client may rely on: not the times. */
-function told(events: readonly SseEvent[]): string {
-  return events
-    .slice(1)
-    .map(({ event, data }) => `${event} ${data.replace(TIMES_AND_IDS, '')}`)
-    .join('\n');
-}
 
 test(`${KILLS} kills of the gateway leave no runner, its port free, and no byte of ${NUM_STREAMS} durable streams changed`, async () => {
   const random = new Random(SEED === undefined ? undefined : Number(SEED));
@@ -186,17 +45,8 @@ test(`${KILLS} kills of the gateway leave no runner, its port free, and no byte 
 
   const expected = await Promise.all(
     Array.from({ length: NUM_STREAMS }, async (_, stream) => {
-      const events: SseEvent[] = [];
-      if (isResponse(stream) || isOther(stream)) {
-        const undisturbed = await follow(
-          isOther(stream) ? otherOf(() => gateway, stream) : responseOf(() => gateway, bodyOf(stream)),
-        );
-        assert.equal([undisturbed.numReturns, undisturbed.events.length > 20], [0, true]);
-        return told(undisturbed.events);
-      }
-      const job = { job_id: `expected-${stream}`, ...bodyOf(stream) };
-      for await (const event of readEvents(await gateway.post('/execute', job))) events.push(event);
-      assert.is(events.at(-1)?.event, 'end');
+      const { events, numReturns } = await follow(durableStream(() => gateway, stream, `expected-${stream}`));
+      assert.equal([numReturns, events.length > 20], [0, true]);
       return told(events);
     }),
   );
@@ -213,11 +63,7 @@ test(`${KILLS} kills of the gateway leave no runner, its port free, and no byte 
     const ended = new Set<number>();
     const streams = Array.from({ length: NUM_STREAMS }, (_, stream) =>
       follow(
-        isOther(stream)
-          ? otherOf(() => gateway, stream)
-          : isResponse(stream)
-            ? responseOf(() => gateway, bodyOf(stream))
-            : jobOf(() => gateway, `${round}-${stream}`, bodyOf(stream)),
+        durableStream(() => gateway, stream, `${round}-${stream}`),
         () => {
           numEvents += 1;
           advanced.add(stream);

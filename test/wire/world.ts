@@ -5,6 +5,7 @@ import { Jobs } from '../../gateway/jobs/jobs.ts';
 import type { Model } from '../../gateway/models/model.ts';
 import { ObservedRunner, TimeLimit } from '../../gateway/runner/observed-runner.ts';
 import {
+  type CancelReason,
   type GenerateRequest,
   GenerationError,
   neutralSampling,
@@ -50,7 +51,8 @@ export class World {
   readonly #runner = new ScriptedRunner();
   /** The requests that are open, and whether their scripts wait. */
   readonly #open = new Map<GenerateRequest, boolean>();
-  readonly #cancelled = new Set<GenerateRequest>();
+  /** Requests that were cancelled or parked, and which. */
+  readonly #cancelled = new Map<GenerateRequest, CancelReason>();
   #numWaits = 0;
   #app: Hono | undefined;
   #jobs: Jobs | undefined;
@@ -135,16 +137,17 @@ export class World {
       await until(PATIENCE_MS, 'A script’s wait', () => this.#runner.numAtWait > numAtWait);
       const [text = ''] = settings.get('until') ?? [];
       await until(PATIENCE_MS, `The text ${text}`, () => reading.text.includes(text));
-      await this.#interrupt(atWait, reading);
+      for (const act of atWait.split('; ')) await this.#interrupt(act, reading);
     }
     const { status, headers, body } = await answered;
+    const events = settings.get('log')?.[0]?.split(' ') ?? [];
+    const logged = await this.#linesOf(events, numLogged);
     await until(PATIENCE_MS, 'The end of what runs', () => this.#isIdle());
     const asked = this.#runner.requests.map((request) => [
       ...askedLines(request),
-      ...(this.#cancelled.has(request) ? ['cancelled'] : []),
+      ...[this.#cancelled.get(request) ?? []].flat(),
     ]);
-    const events = settings.get('log')?.[0]?.split(' ') ?? [];
-    return { asked, logged: await this.#linesOf(events, numLogged), status, headers, body };
+    return { asked, logged, status, headers, body };
   }
 
   /** The lines of the log with these events, once each is there, without the time and where an error was made. */
@@ -159,14 +162,20 @@ export class World {
     );
   }
 
-  /** Does what `at-wait` says: "pass MILLISECONDS", "cancel JOB", "leave" as a client does, or "stop" the process. */
+  /** Does what `at-wait` says: "pass MILLISECONDS", "cancel JOB", "park JOB", "resume JOB", "leave" as a client does, "stop" the process. */
   async #interrupt(what: string, reading: Reading): Promise<void> {
     const [act, value = ''] = what.split(' ');
     if (act === 'pass') return this.#clock.pass(Number(value));
     if (act === 'leave') return reading.leave();
     if (act === 'stop') return this.stop();
+    if (act === 'park' || act === 'resume') {
+      await this.#app?.request(`/jobs/${value}/${act}`, { method: 'POST' });
+      return;
+    }
     if (act !== 'cancel')
-      throw new Error(`at-wait: ${what} is not "pass MILLISECONDS", "cancel JOB", "leave" or "stop".`);
+      throw new Error(
+        `at-wait: ${what} is not "pass MILLISECONDS", "cancel JOB", "park JOB", "resume JOB", "leave" or "stop".`,
+      );
     const body = JSON.stringify({ job_id: value });
     const headers = { 'content-type': 'application/json' };
     await this.#app?.request('/cancel', { method: 'POST', headers, body });
@@ -225,7 +234,7 @@ export class World {
       this.#open.set(request, waits);
       if (waits) this.#numWaits++;
       const cancel: typeof handle.cancel = (reason = 'cancelled') => {
-        if (this.#open.delete(request) && reason === 'cancelled') this.#cancelled.add(request);
+        if (this.#open.delete(request) && reason !== 'enough') this.#cancelled.set(request, reason);
         handle.cancel(reason);
       };
       return { cancel, pause: () => handle.pause(), resume: () => handle.resume() };

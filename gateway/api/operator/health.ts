@@ -233,6 +233,7 @@ const healthMembers = membersOf<Health>()({
     ({ runner: { stats, info } }) =>
       stats && read(schedulerMembers, { ...stats, numBlocks: info?.numBlocks }),
   ],
+  parked_jobs: [z.int(), ({ deps }) => deps.jobs.numParked],
 });
 export const healthSchema = schemaOf(healthMembers).meta({ title: 'Health' });
 

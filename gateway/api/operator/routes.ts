@@ -5,6 +5,7 @@ import { ApiError } from '../../errors/api-error.ts';
 import { UsageError } from '../../errors/exit-code.ts';
 import { ModelFileError } from '../../errors/thrown.ts';
 import { JSON_TYPE, jsonText } from '../../json/json-values.ts';
+import type { ServedModel } from '../../models/model-registry.ts';
 import { type Answer, json, type RouteDeps, type RouteGroup } from '../../server/route-group.ts';
 import { crashReport } from '../../telemetry/crash-reports.ts';
 import { parseBody } from '../body.ts';
@@ -51,10 +52,11 @@ export const probeGroup: RouteGroup = {
 
 const killBody = z.strictObject({ pid: z.int() });
 
-const restartBody = z.strictObject({
-  wait: z.boolean().default(false),
-  model: z.string().optional(),
-});
+const modelBody = z.strictObject({ model: z.string().optional() });
+const restartBody = z.strictObject({ wait: z.boolean().default(false), ...modelBody.shape });
+
+const parkedSchema = z.object({ parked: z.int() }).meta({ title: 'Parked' });
+const resumedSchema = z.object({ resumed: z.int() }).meta({ title: 'Resumed' });
 
 /** Routes for operators: what they show is about other clients' requests, and what they do affects all clients. */
 export const operatorGroup: RouteGroup = {
@@ -81,6 +83,24 @@ export const operatorGroup: RouteGroup = {
         202: json('The restart has begun.', restartingSchema),
       },
     },
+    {
+      method: 'post',
+      path: '/runner/park',
+      summary: 'Parks the durable jobs of a model, or all',
+      handler: parking,
+      body: modelBody,
+      isBodyOptional: true,
+      answers: { 200: json('How many there were; their tokens are on the disk.', parkedSchema) },
+    },
+    {
+      method: 'post',
+      path: '/runner/resume',
+      summary: 'Has the parked jobs of a model, or all, go on',
+      handler: resuming,
+      body: modelBody,
+      isBodyOptional: true,
+      answers: { 200: json('How many there were.', resumedSchema) },
+    },
     post(
       '/runner/kill',
       'Ends the process of a runner by SIGKILL; only with --playground dev',
@@ -106,7 +126,7 @@ function crashes(deps: RouteDeps): Handler {
 
 function restarting(deps: RouteDeps): Handler {
   return async (c) => {
-    const { wait, model } = await bodyOf(c);
+    const { wait, model } = await bodyOf(restartBody, c);
     const restarted = restart(deps, model);
     if (!wait) return c.json({ status: 'restarting' }, 202);
     const failure = await restarted;
@@ -117,9 +137,23 @@ function restarting(deps: RouteDeps): Handler {
 }
 
 /** Reads the body; a request without one gets the defaults. */
-async function bodyOf(c: Context): Promise<z.infer<typeof restartBody>> {
-  if (c.req.header('content-type') === undefined) return restartBody.parse({});
-  return parseBody(restartBody, await readJson(c));
+async function bodyOf<Schema extends z.ZodType>(schema: Schema, c: Context): Promise<z.infer<Schema>> {
+  if (c.req.header('content-type') === undefined) return schema.parse({});
+  return parseBody(schema, await readJson(c));
+}
+
+function parking(deps: RouteDeps): Handler {
+  return async (c) => c.json({ parked: await deps.jobs.parkAll(await namedIn(c, deps)) });
+}
+
+function resuming(deps: RouteDeps): Handler {
+  return async (c) => c.json({ resumed: await deps.jobs.resumeAll(await namedIn(c, deps)) });
+}
+
+/** The model that the body names. Throws a 404 if there is none of this name. */
+async function namedIn(c: Context, deps: RouteDeps): Promise<ServedModel | undefined> {
+  const { model } = await bodyOf(modelBody, c);
+  return model === undefined ? undefined : findModel(model, deps);
 }
 
 function restart(deps: RouteDeps, model: string | undefined): Promise<string | undefined> {

@@ -14,9 +14,11 @@ const SILENCE_MS = 5000;
 export const ps = command({
   forms: ['ps [--json]'],
   about:
-    'Lists the servers of this user on this machine: process id, URL, state, model, open requests and memory.',
+    'Lists the servers of this user on this machine: process id, URL, state, model, open requests, parked jobs and memory.',
   settings: {
-    json: jsonFlag('Print a JSON array of {"pid", "url", "state", "model", "open_requests", "memory_bytes"}'),
+    json: jsonFlag(
+      'Print a JSON array of {"pid", "url", "state", "model", "open_requests", "parked_jobs", "memory_bytes"}',
+    ),
   },
   examples: ['runnel ps', 'runnel ps --json | grep -o \'"url":"[^"]*"\''],
   run: async ({ config }) => {
@@ -31,6 +33,8 @@ const healthSchema = z.object({
   model: z.string().nullable(),
   memory_bytes_used: z.number(),
   runner: z.object({ open_requests: z.number() }),
+  /** Absent in the answers of earlier versions. */
+  parked_jobs: z.number().nullable().default(null),
 });
 
 interface Row {
@@ -40,6 +44,7 @@ interface Row {
   readonly state: string;
   readonly model: string | null;
   readonly open_requests: number | null;
+  readonly parked_jobs: number | null;
   readonly memory_bytes: number | null;
 }
 
@@ -47,27 +52,36 @@ async function rowOf(pid: number, url: string): Promise<Row> {
   const server = new Server({ url, key: undefined, silenceMs: SILENCE_MS });
   try {
     const health = healthSchema.parse(await server.get('/health'));
-    const { state, model, runner, memory_bytes_used: memory_bytes } = health;
-    return { pid, url, state, model, open_requests: runner.open_requests, memory_bytes };
+    const { state, model, runner, parked_jobs, memory_bytes_used: memory_bytes } = health;
+    return { pid, url, state, model, open_requests: runner.open_requests, parked_jobs, memory_bytes };
   } catch (error) {
     const isExpected = error instanceof UnavailableError || error instanceof RefusedError;
     if (!isExpected && !(error instanceof z.ZodError)) throw error;
-    return { pid, url, state: 'silent', model: null, open_requests: null, memory_bytes: null };
+    return {
+      pid,
+      url,
+      state: 'silent',
+      model: null,
+      open_requests: null,
+      parked_jobs: null,
+      memory_bytes: null,
+    };
   } finally {
     server.close();
   }
 }
 
 function tableOf(rows: readonly Row[]): string {
-  const cells = rows.map(({ pid, url, state, model, open_requests, memory_bytes }) => [
+  const cells = rows.map(({ pid, url, state, model, open_requests, parked_jobs, memory_bytes }) => [
     String(pid),
     escapeControls(url),
     escapeControls(state),
     escapeControls(model ?? '-'),
-    open_requests === null ? '-' : String(open_requests),
+    String(open_requests ?? '-'),
+    String(parked_jobs ?? '-'),
     memory_bytes === null ? '-' : megabytes(memory_bytes),
   ]);
-  const table = [['PID', 'URL', 'STATE', 'MODEL', 'OPEN', 'MEMORY'], ...cells];
+  const table = [['PID', 'URL', 'STATE', 'MODEL', 'OPEN', 'PARKED', 'MEMORY'], ...cells];
   return columns(table, 'padEnd')
     .map((line) => `${line.trimEnd()}\n`)
     .join('');

@@ -150,7 +150,7 @@ export class RunnerClient {
   /** Cancels a request, whose sink gets nothing more. Does nothing if the request has ended. */
   cancel(requestId: number, reason: CancelReason = 'cancelled'): void {
     if (!this.requests.cancel(requestId)) return;
-    this.#send(`cancel ${requestId}`, { type: 'cancel', requestId, isComplete: reason === 'enough' });
+    this.#send(`cancel ${requestId}`, { type: 'cancel', requestId, isComplete: reason !== 'cancelled' });
   }
 
   pause(requestId: number): void {

@@ -115,6 +115,32 @@ test('jobs that have no token of a gateway that died are continued first, one af
   for (const id of ['good', 'better']) assert.is((await jobOf(third, id)).endedMs, undefined);
 });
 
+test('a job without a token of a gateway that died, which is parked, holds up no other, and is continued alone once it is resumed', async () => {
+  const { next } = gateways(() => ['wait']);
+  const first = await next();
+  first.runner.scriptOf = ({ promptIds }) => (promptIds[0] === 'f'.charCodeAt(0) ? [[65], 'wait'] : ['wait']);
+  for (const id of ['far', 'poison', 'good']) await begin(first, id);
+  await requested(first, 3);
+  await until(PATIENCE_MS, 'A token', async () => (await jobOf(first, 'far')).log.length === 1);
+  const second = await next();
+  await requested(second, 1);
+  await second.jobs.park([''], 'poison');
+  await requested(second, 2);
+  assert.equal(prompts(second), ['poison', 'good'], 'the next one without a token');
+  await second.jobs.park([''], 'good');
+  await requested(second, 3);
+  assert.equal(prompts(second), ['poison', 'good', 'far']);
+  for (const id of ['good', 'poison']) await second.jobs.resume([''], id);
+  await requested(second, 4);
+  second.jobs.onServed();
+  assert.is(second.runner.requests.length, 4, 'one of them is continued, alone of the two');
+  const third = await next();
+  await until(PATIENCE_MS, 'The end', async () => {
+    const ends = await Promise.all(['poison', 'good'].map(async (id) => (await jobOf(third, id)).endedMs));
+    return ends.filter((endedMs) => endedMs !== undefined).length === 1;
+  });
+});
+
 test('neither a wait for the model nor the end of a gateway that was told to end counts as a death', async () => {
   const { next } = gateways(() => ['wait']);
   const first = await next();

@@ -105,6 +105,42 @@ for (const [what, end] of [
     assert.is(jobs.stats?.numRunning, 0);
   });
 
+test('a job that is parked while it waits for its model gives up its place, and is not computed before it is resumed', async () => {
+  const { jobs, job, gate, runner, clock } = await resumed();
+  await jobs.park([''], 'a');
+  assert.equal([gate.numWaiting, job.job.state], [0, 'parked']);
+  gate.open();
+  jobs.onServed();
+  await nextTurn();
+  assert.is(runner.requests.length, 0);
+  gate.close();
+  await jobs.resume([''], 'a');
+  await until(PATIENCE_MS, 'The wait', () => gate.numWaiting === 1);
+  gate.open();
+  await untilBy(clock, 'The end', () => job.endedMs !== undefined);
+  assert.is(job.log.content.end?.kind, 'finish');
+});
+
+test('a parked job that is not resumed within the time for which jobs are kept is given up; one that is resumed has that time again', async () => {
+  const { jobs, job, gate, clock, runner, logged } = await resumed();
+  for (const _ of [1, 2]) {
+    await jobs.park([''], 'a');
+    clock.pass(KEEP_MS - 1);
+    await jobs.resume([''], 'a');
+    clock.pass(KEEP_MS / 2);
+    await untilBy(clock, 'The wait', () => gate.numWaiting === 1);
+  }
+  await jobs.park([''], 'a');
+  assert.is(job.endedMs, undefined);
+  clock.pass(KEEP_MS);
+  await untilBy(clock, 'The end', () => job.endedMs !== undefined);
+  const { end } = job.log.content;
+  assert.ok(end?.kind === 'error');
+  assert.match(end.error.message, /not resumed within 100 s.*--journal-keep-sec/);
+  assert.equal([end.error.code, runner.requests.length, jobs.numParked], ['TIMEOUT', 0, 0]);
+  assert.ok(logged('durable_lost'));
+});
+
 test('while the disk refuses to open the journal, jobs are refused, and go on once it can be opened', async () => {
   const folder = journalFolder();
   const before = await durableApp(folder);

@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import { CallSimulation } from '../../fixtures/simulation/call-simulation.ts';
 import { Seeds } from '../../fixtures/simulation/seeds.ts';
-import { acts, stages } from '../../fixtures/simulation/simulated-call.ts';
+import { acts, parkingStages, stages } from '../../fixtures/simulation/simulated-call.ts';
 
 /** Simulates calls. test/fixtures/simulation has the simulation. */
 
@@ -13,12 +13,13 @@ const simulation = suite('simulation of calls');
 const seeds = new Seeds(60);
 
 simulation(
-  `no promise about calls is broken by cancels, deletions, clients that leave, stops, kills, reloads and long loads at any wait, in ${seeds.seeds.length} seeds`,
+  `no promise about calls is broken by cancels, deletions, parkings, clients that leave, stops, kills, reloads and long loads at any wait, in ${seeds.seeds.length} seeds`,
   async () => {
     await seeds.run((seed, counts) => new CallSimulation(seed, counts));
     seeds.assertKept();
     const all = acts.flatMap((act) => stages.map((stage) => `${act}, ${stage}`));
     seeds.assertMet('Acts', all, seedsForAll);
+    seeds.assertMet('Parkings', parkingStages, seedsForAll);
   },
 );
 

@@ -32,7 +32,7 @@ test('ps lists a real server, stop ends it, and then it is in no list', async ()
   assert.is(listed.length, 1);
   const { state, ...facts } = listed[0];
   assert.match(state, /^(starting|recovering|failed)$/);
-  assert.equal(facts, { pid, url, model: null, open_requests: 0, memory_bytes: 0 });
+  assert.equal(facts, { pid, url, model: null, open_requests: 0, parked_jobs: 0, memory_bytes: 0 });
   assert.match((await run(ps.run)).stdout, new RegExp(`PID .*\\n${pid} +${url} `));
   assert.equal(await run(stop.run, '--url', url), {
     exitCode: 0,
