@@ -1,4 +1,4 @@
-import type { Caller } from '../../system/caller.ts';
+import { type Caller, isInBackground } from '../../system/caller.ts';
 import { RecentSet } from '../../system/recent-set.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import type { GenerateRequest } from '../runner.ts';
@@ -103,12 +103,13 @@ export class StepPlaces {
 
   /**
    * Takes the place that this caller should get from the one who has the most for its shares: from the last of that caller's
-   * requests. Undefined if that caller would then have less than this one.
+   * requests. Undefined if that caller would then have less than this one; callers in the background have nothing before others.
    */
   takeFor(caller: Caller, runners: readonly ScheduledRunner[]): OpenRequest | undefined {
     let last: OpenRequest | undefined;
     for (const open of runners.flatMap(({ computing }) => computing)) {
-      if (this.#perShare(open.caller, -1) < this.#perShare(caller, 1)) continue;
+      const yields = isInBackground(open.caller) && !isInBackground(caller);
+      if (!yields && this.#perShare(open.caller, -1) < this.#perShare(caller, 1)) continue;
       if (last === undefined || this.#givesWayBefore(open, last)) last = open;
     }
     if (last !== undefined) this.#add(last.caller, -1);
