@@ -11,7 +11,12 @@ import { until } from '../fixtures/within.ts';
 
 const test = suite('answers and /openapi.json');
 
-const DESCRIBED_TYPES = ['application/json', 'text/event-stream', 'application/x-ndjson'];
+const DESCRIBED_TYPES = [
+  'application/json',
+  'text/event-stream',
+  'application/x-ndjson',
+  'application/octet-stream',
+];
 
 /** The job of the last answer that had one. */
 let jobId = '';
