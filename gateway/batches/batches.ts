@@ -49,9 +49,9 @@ export class Batches {
     this.#slots = new LineSlots(options.maxOpenLines, 2 * maxOpenBatches);
   }
 
-  /** Whether there is a folder for them. */
-  get isKeeping(): boolean {
-    return this.#opened !== undefined;
+  /** Batches that have not ended, of all callers. */
+  get unfinished(): readonly BatchRecord[] {
+    return [...this.#batches.values()].map(recordOf).filter((record) => !hasEnded(record));
   }
 
   /** Whoever has the journal has the folder, which is made for the first file. Throws what the system throws. */
@@ -110,7 +110,7 @@ export class Batches {
   async create(batch: NewBatch): Promise<BatchRecord> {
     const { sharer } = batch;
     const open = new SharedLimit(maxOpenBatches);
-    for (const { record } of this.#batches.values()) if (!hasEnded(record)) open.hold(record.sharer, 1);
+    for (const record of this.unfinished) open.hold(record.sharer, 1);
     if (!open.hasRoom(sharer, 1)) throw tooMany(open.total);
     const ended = this.#newestFirst((record) => record.sharer.name === sharer.name).slice(maxKeptBatches - 1);
     const createdMs = this.#options.now();
@@ -154,9 +154,7 @@ export class Batches {
 
   /** The batch that has not ended and reads this file. */
   readerOf(fileId: string): BatchRecord | undefined {
-    return [...this.#batches.values()]
-      .map(recordOf)
-      .find((record) => record.inputFileId === fileId && !hasEnded(record));
+    return this.unfinished.find((record) => record.inputFileId === fileId);
   }
 
   /** Leaves unfinished batches to the next process. */

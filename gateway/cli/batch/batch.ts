@@ -4,7 +4,8 @@ import * as z from 'zod';
 import { batchEndpoints } from '../../batches/batch.ts';
 import { readLines } from '../../batches/lines.ts';
 import { RawBody, Server } from '../../client/server.ts';
-import { text } from '../../config/kinds.ts';
+import { model, text } from '../../config/kinds.ts';
+import { MODEL_MISSING } from '../../config/runner-settings.ts';
 import { inGroup } from '../../config/setting.ts';
 import { ExitCode, UsageError } from '../../errors/exit-code.ts';
 import { UnavailableError } from '../../errors/thrown.ts';
@@ -25,7 +26,7 @@ const BOUNDARY = 'runnel-batch-0c7d1e5b9a3f';
 const MAX_LINE_BYTES = 2 ** 28;
 
 const settings = inGroup('Input and output', {
-  model: text('MODEL').help('Model that answers, as for `runnel serve`: a file, a folder, or a name'),
+  model: model(MODEL_MISSING).help('GGUF file, Hugging Face folder, or name of a pulled model'),
   output: text('OUT').optional('FILE.output.jsonl').help('File for the answers'),
   errors: text('ERR').optional('FILE.errors.jsonl').help('File for the lines that were refused'),
 });
