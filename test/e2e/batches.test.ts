@@ -1,5 +1,5 @@
 import { basename } from 'node:path';
-import OpenAI, { toFile } from 'openai';
+import OpenAI, { NotFoundError, toFile } from 'openai';
 import * as assert from 'uvu/assert';
 import { pacedRunner, TINY_MODEL } from '../fixtures/default-model.ts';
 import { Gateway, gatewaySuite } from '../fixtures/gateway.ts';
@@ -126,6 +126,62 @@ test(`${KILLS} kills of gateway and runner change no byte of the answers of ${LI
   const journal = await (await fetch(`${gateway.url}/metrics`)).text();
   assert.match(journal, /runnel_journal_jobs(\{.*\})? 0\n/, 'the jobs of lines are forgotten');
   console.log(`${KILLS} kills in a batch, ${LINES} lines of a batch, none lost and none twice`);
+});
+
+test('OpenAI’s client sends a file, lists, cancels and deletes; embeddings and responses are answered as their routes answer', async () => {
+  const args = ['--threads', '1', '--batch-open-lines', '2', '--runner', pacedRunner(STEP_MS)];
+  const gateway = await (await Gateway.start(TINY_MODEL, args)).ready();
+  const client = clientOf(gateway);
+  const lineOf = (url: string, body: object, index = 0): Asked => ({
+    custom_id: `${index}`,
+    method: 'POST',
+    url,
+    body: { model: MODEL, ...body },
+  });
+
+  const vectors = await ended(
+    client,
+    await send(client, [lineOf('/v1/embeddings', { input: ['Hello', 'World'] })]),
+  );
+  const made = await (await client.files.content(vectors.output_file_id ?? '')).text();
+  const { data } = await client.embeddings.create({
+    model: MODEL,
+    input: ['Hello', 'World'],
+    encoding_format: 'float',
+  });
+  assert.equal(JSON.parse(made).response.body.data, data);
+
+  const asked = { input: 'Once upon a time', temperature: 0, max_output_tokens: 12 };
+  const response = await ended(client, await send(client, [lineOf('/v1/responses', asked)]));
+  const text = await (await client.files.content(response.output_file_id ?? '')).text();
+  const { output_text } = await client.responses.create({ model: MODEL, ...asked });
+  assert.is(JSON.parse(text).response.body.output[0].content[0].text, output_text);
+
+  const long = { prompt: 'Once', max_tokens: 400, min_tokens: 400 };
+  const lines = Array.from({ length: 50 }, (_, index) => lineOf('/v1/completions', long, index));
+  const id = await send(client, lines);
+  await until(
+    PATIENCE_MS,
+    'The first line',
+    async () => (await client.batches.retrieve(id)).status === 'in_progress',
+  );
+  // A request that comes later does not wait for the lines that are open.
+  const short = await client.completions.create({ model: MODEL, prompt: 'Once', max_tokens: 2 });
+  assert.is(short.choices.length, 1);
+  assert.is((await client.batches.cancel(id)).status, 'cancelling');
+  const cancelled = await ended(client, id);
+  assert.equal([cancelled.status, cancelled.request_counts?.total], ['cancelled', 50]);
+  const all: string[] = [];
+  for await (const batch of client.batches.list({ limit: 1 })) all.push(batch.id);
+  assert.equal(all, [id, response.id, vectors.id]);
+  const files: string[] = [];
+  for await (const file of client.files.list({ limit: 2 })) files.push(file.id);
+  assert.ok(files.length >= 6, `${files.length} files`);
+  for (const file of files) assert.is((await client.files.delete(file)).deleted, true);
+  await client.files.retrieve(response.input_file_id).then(
+    () => assert.unreachable('it was deleted'),
+    (error) => assert.instance(error, NotFoundError),
+  );
 });
 
 test.run();

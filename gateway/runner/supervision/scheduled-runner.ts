@@ -97,27 +97,27 @@ export class StepPlaces {
     for (const { computing } of runners) for (const { caller } of computing) this.#add(caller, 1);
   }
 
-  heldBy({ name }: Caller): number {
-    return this.#numHeld.get(name) ?? 0;
+  /** A caller in the background counts with one more, which is more for its shares than any other can have. */
+  heldBy(caller: Caller): number {
+    return (this.#numHeld.get(caller.name) ?? 0) + (isInBackground(caller) ? 1 : 0);
   }
 
   /**
    * Takes the place that this caller should get from the one who has the most for its shares: from the last of that caller's
-   * requests. Undefined if that caller would then have less than this one; callers in the background have nothing before others.
+   * requests. Undefined if that caller would then have less than this one.
    */
   takeFor(caller: Caller, runners: readonly ScheduledRunner[]): OpenRequest | undefined {
     let last: OpenRequest | undefined;
     for (const open of runners.flatMap(({ computing }) => computing)) {
-      const yields = isInBackground(open.caller) && !isInBackground(caller);
-      if (!yields && this.#perShare(open.caller, -1) < this.#perShare(caller, 1)) continue;
+      if (this.#perShare(open.caller, -1) < this.#perShare(caller, 1)) continue;
       if (last === undefined || this.#givesWayBefore(open, last)) last = open;
     }
     if (last !== undefined) this.#add(last.caller, -1);
     return last;
   }
 
-  #add(caller: Caller, more: number): void {
-    this.#numHeld.set(caller.name, this.heldBy(caller) + more);
+  #add({ name }: Caller, more: number): void {
+    this.#numHeld.set(name, (this.#numHeld.get(name) ?? 0) + more);
   }
 
   #perShare(caller: Caller, more = 0): number {
