@@ -73,6 +73,8 @@ export interface BatchRunDeps {
 
 type Ending = NonNullable<BatchRecord['ending']>;
 
+const BROKEN = 'The batch cannot go on; the log of the server has the details.';
+
 /** What a line without a result says in the errors. */
 const UNANSWERED = {
   cancelled: ['batch_cancelled', 'The batch was cancelled before this line was answered.'],
@@ -97,10 +99,7 @@ export class BatchRun {
   constructor(record: BatchRecord, deps: BatchRunDeps) {
     this.#record = record;
     this.#deps = deps;
-    // Only its stop ends it with an error.
-    this.done = this.#run().catch((error) => {
-      if (!this.#isStopped) throw error;
-    });
+    this.done = this.#run().catch((error) => this.#tell(error));
   }
 
   /** Its record as it is now, with the counts of its results. */
@@ -145,7 +144,10 @@ export class BatchRun {
       const { ending } = this.#record;
       if (ending !== undefined) await this.#finalize(results, ending);
     } catch (error) {
-      if (!this.#isStopped) await this.#fail(error);
+      this.#tell(error);
+      this.#end();
+      const faults = [{ code: 'internal_error', message: BROKEN, param: null, line: null }];
+      await this.#reach(['validating', 'in_progress'], 'failed', { faults });
     } finally {
       await results.close();
     }
@@ -157,12 +159,10 @@ export class BatchRun {
     log.info({ event: 'batch_end', batch_id: id, status, ...counts });
   }
 
-  /** Something happened that is in nobody's plan, and would happen again. */
-  async #fail(error: unknown): Promise<void> {
-    this.#deps.log.error({ event: 'batch_failed', batch_id: this.#record.id, err: error });
-    const message = 'The batch cannot go on; the log of the server has the details.';
-    const faults = [{ code: 'internal_error', message, param: null, line: null }];
-    await this.#reach(['validating', 'in_progress'], 'failed', { faults });
+  /** Logs an error that is in nobody's plan. The stop of the process is one of those that are. */
+  #tell(error: unknown): void {
+    if (!this.#isStopped)
+      this.#deps.log.error({ event: 'batch_failed', batch_id: this.#record.id, err: error });
   }
 
   async #validate(): Promise<void> {
@@ -172,7 +172,7 @@ export class BatchRun {
   }
 
   async #answerLines(results: Results): Promise<void> {
-    const { clock, folder, now, slots } = this.#deps;
+    const { clock, folder, now } = this.#deps;
     await this.#insist(() => syncFolder(folder));
     const timer: { current?: Timer } = {};
     const expire = (): void => {
@@ -181,11 +181,23 @@ export class BatchRun {
       else timer.current = clock.after(leftMs, expire);
     };
     expire();
+    try {
+      await this.#answerRest(results);
+    } finally {
+      timer.current?.cancel();
+    }
+    this.#stopped.signal.throwIfAborted();
+    const isWhole = results.count('output') + results.count('error') === this.#record.numLines;
+    await this.#reach(['in_progress'], 'finalizing', { ending: isWhole ? 'completed' : 'expired' });
+  }
+
+  /** Resolves when each line has its result, or when no more lines are to be answered. */
+  async #answerRest(results: Results): Promise<void> {
     const open = new Set<Promise<void>>();
     const broken: unknown[] = [];
     for await (const line of readLines(this.#inputPath, this.#deps.maxLineBytes)) {
       if (results.has(line.number)) continue;
-      const release = await slots.take(this.#record, this.#over.signal);
+      const release = await this.#deps.slots.take(this.#record, this.#over.signal);
       if (release === undefined) break;
       const answered = this.#answerLine(line, results)
         .catch((error) => {
@@ -199,11 +211,7 @@ export class BatchRun {
       open.add(answered);
     }
     await Promise.all(open);
-    timer.current?.cancel();
-    this.#stopped.signal.throwIfAborted();
     if (broken.length > 0) throw broken[0];
-    const isWhole = results.count('output') + results.count('error') === this.#record.numLines;
-    await this.#reach(['in_progress'], 'finalizing', { ending: isWhole ? 'completed' : 'expired' });
   }
 
   /** Resolves when the line has its result, or when no more lines are to be answered. */
@@ -219,7 +227,7 @@ export class BatchRun {
       const answer = await routes.answer(call);
       if (signal.aborted) return;
       if (answer.retryAfterMs !== undefined) {
-        await routes.forget(call);
+        await this.#insist(() => routes.forget(call), signal);
         await this.#wait(Math.min(retryMs, answer.retryAfterMs));
         continue;
       }
@@ -230,7 +238,7 @@ export class BatchRun {
       };
       await this.#insist(add, signal);
       files.hold(sharer, Results.bytesOf(result));
-      return routes.forget(call);
+      return this.#insist(() => routes.forget(call), signal);
     }
   }
 

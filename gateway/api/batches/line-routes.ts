@@ -12,6 +12,7 @@ import type { RouteDeps, RouteGroup } from '../../server/route-group.ts';
 import { toApiError } from '../../server/to-api-error.ts';
 import { inBackground } from '../../system/caller.ts';
 import type { Codec } from '../body.ts';
+import { openAiErrorBody } from '../error-bodies.ts';
 import { parseJson } from '../json.ts';
 import { chat } from '../openai/chat-request.ts';
 import { completions } from '../openai/completion-request.ts';
@@ -70,12 +71,16 @@ export function lineRoutes(deps: RouteDeps, group: RouteGroup): LineRoutes {
       const asked = { method: 'POST', headers: { 'content-type': JSON_TYPE }, body: jsonText(body), signal };
       const env: Env['Bindings'] = { call };
       const response = await app.fetch(new Request(`http://lines${endpoint}`, asked), env);
-      return {
-        status: response.status,
-        requestId: response.headers.get('x-request-id') ?? '',
-        body: await response.text(),
-        retryAfterMs: env.retryAfterMs,
-      };
+      const requestId = response.headers.get('x-request-id') ?? '';
+      const { status } = response;
+      try {
+        return { status, requestId, body: await response.text(), retryAfterMs: env.retryAfterMs };
+      } catch (thrown) {
+        // The answer has broken off after its header.
+        const error = toApiError(thrown);
+        const body = JSON.stringify(openAiErrorBody(error));
+        return { status: error.status, requestId, body, retryAfterMs: undefined };
+      }
     },
     forget: async ({ owner, jobId }) => {
       await deps.jobs.forget([owner], jobId, cancelled());
@@ -87,8 +92,9 @@ export function lineRoutes(deps: RouteDeps, group: RouteGroup): LineRoutes {
  * Whether the line is to be sent again: a batch waits for a model, for room and for the disk, until it expires. 409: the file of the
  * model has changed since the job of the line was begun, so it is begun anew.
  */
-function mayPass({ retriable, status }: ApiError): boolean {
-  return retriable || status === 503 || status === 409;
+function mayPass({ code, retriable, status }: ApiError): boolean {
+  // A journal that has no room for the line, and never will have, says so.
+  return retriable || (status === 503 && code !== 'journal_full') || status === 409;
 }
 
 async function answerLine(
