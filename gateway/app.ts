@@ -1,11 +1,14 @@
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import { anthropicGroup } from './api/anthropic/routes.ts';
+import { FILES_PATH } from './api/batches/files.ts';
+import { lineRoutes } from './api/batches/line-routes.ts';
 import { keepingRoutes } from './api/jobs.ts';
 import { nativeGroup } from './api/native/routes.ts';
 import { ollamaGroup } from './api/ollama/routes.ts';
 import { openAiGroup } from './api/openai/routes.ts';
 import { openApiHandler } from './api/openapi.ts';
 import { operatorGroup, probeGroup } from './api/operator/routes.ts';
+import { Batches } from './batches/batches.ts';
 import { refuseIdempotencyKey } from './calls/kept-answer.ts';
 import { ApiError, shown } from './errors/api-error.ts';
 import { Jobs } from './jobs/jobs.ts';
@@ -17,11 +20,14 @@ import { addGuard, type GuardRules, loopbackOnly } from './server/guard/guard.ts
 import { correlation, failureLog, logRequests } from './server/request-log.ts';
 import { assignGroup, pathOf, type RouteDeps, type RouteGroup } from './server/route-group.ts';
 import { toApiError } from './server/to-api-error.ts';
+import { systemClock } from './system/clock.ts';
 
 /** What the application needs from outside. Tests pass fakes. */
-export interface AppDeps extends Omit<RouteDeps, 'answerBudget' | 'jobs'>, BodyLimits {
+export interface AppDeps extends Omit<RouteDeps, 'answerBudget' | 'jobs' | 'batches'>, BodyLimits {
   /** Jobs without a journal by default. */
   readonly jobs?: Jobs;
+  /** None are kept by default. */
+  readonly batches?: Batches;
   /** The size of RouteDeps.answerBudget, in bytes. */
   readonly maxAnswerBytesInFlight: number;
   /** Who may send requests; loopbackOnly by default. */
@@ -33,7 +39,7 @@ export interface AppDeps extends Omit<RouteDeps, 'answerBudget' | 'jobs'>, BodyL
 /** Makes the HTTP application without a socket: tests call `app.request()`, `serve` lets it listen. */
 export function createApp(deps: AppDeps): Hono {
   const app = new Hono();
-  const { playground, jobs = new Jobs(deps) } = deps;
+  const { playground, jobs = new Jobs(deps), batches = noBatches(deps) } = deps;
   const groups = playground === undefined ? routeGroups : [pageGroup(playground), ...routeGroups];
   const generating = groups.flatMap((group) => group.generating);
   app.use(closeUnread);
@@ -51,10 +57,11 @@ export function createApp(deps: AppDeps): Hono {
   }
   app.use(refuseIdempotencyKey(keepingRoutes));
   app.use(refuseEncoded);
-  app.use(boundBodies(deps));
+  app.use(boundBodies(deps, [FILES_PATH]));
   deps.metrics.showJournal(() => jobs.stats);
   const answerBudget = new ByteBudget(deps.maxAnswerBytesInFlight, 'answers');
-  const ofRoutes: RouteDeps = { ...deps, jobs, answerBudget };
+  const ofRoutes: RouteDeps = { ...deps, jobs, batches, answerBudget };
+  batches.serve(lineRoutes(ofRoutes, openAiGroup));
   for (const { operations, routes } of groups) {
     for (const operation of operations) {
       const handler = operation.handler?.(ofRoutes);
@@ -69,6 +76,11 @@ export function createApp(deps: AppDeps): Hono {
     return answerError(c, toApiError(thrown));
   });
   return app;
+}
+
+function noBatches({ log, now, clock = systemClock, maxBodyBytes: maxLineBytes }: AppDeps): Batches {
+  const none = { maxFileBytes: 0, maxBytes: 0, maxOpenLines: 1 };
+  return new Batches({ ...none, log, now, clock, maxLineBytes });
 }
 
 /** Refuses compressed bodies: nothing here decompresses them. */

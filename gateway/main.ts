@@ -11,6 +11,10 @@ const commands: Record<string, readonly [help: string, load: () => Promise<Comma
   serve: ['serve a model over HTTP', async () => (await import('./cli/serve.ts')).serve],
   run: ['fetch a model, serve it and chat with it', async () => (await import('./cli/run/run.ts')).run],
   chat: ['chat with the model of a server', async () => (await import('./cli/chat/chat.ts')).chat],
+  batch: [
+    "answer a file of requests in the form of OpenAI's batches",
+    async () => (await import('./cli/batch/batch.ts')).batch,
+  ],
   generate: ['answer prompts without a server', async () => (await import('./cli/generate.ts')).generate],
   verify: [
     'compute an answer again, and compare it with its receipt',

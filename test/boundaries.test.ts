@@ -120,6 +120,7 @@ const WAY = [
   'config',
   'systemd',
   'jobs',
+  'batches',
   'journal',
   'generation',
   'telemetry',
@@ -165,6 +166,7 @@ test('imports go one way: down the way of a request, and never back', () => {
 /** The APIs by their folders. Responses are OpenAI's, and probes have the native API's errors. */
 const APIS = new Map([
   ['anthropic', 'anthropic'],
+  ['batches', 'openai'],
   ['native', 'native'],
   ['ollama', 'ollama'],
   ['openai', 'openai'],

@@ -97,6 +97,8 @@ test('error codes are those that the documents have', () => {
     'gateway/api/*.ts',
     'gateway/calls/*.ts',
     'gateway/jobs/*.ts',
+    'gateway/batches/batches.ts',
+    'gateway/batches/file-store.ts',
     'gateway/errors/*.ts',
   )) {
     const text = read(path);

@@ -95,6 +95,11 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
     ),
     testFile('test/e2e/kills.test.ts', { KILLS: 50 }, { kills: 50 }),
     testFile('test/e2e/tensor-parallel.test.ts', { RANK_KILLS: 100 }, { 'kills of ranks': 100 }),
+    testFile(
+      'test/e2e/batches.test.ts',
+      { BATCH_LINES: 500, BATCH_KILLS: 30 },
+      { 'lines of a batch': 500, 'kills in a batch': 30 },
+    ),
     testFile('test/e2e/durable.test.ts', { GATEWAY_KILLS: 100 }, { 'kills of the gateway': 100 }),
     testFile(
       'test/e2e/parked.test.ts',

@@ -32,7 +32,7 @@ export function longAnswer(
   const outgoing = (c.env as { outgoing?: ServerResponse } | undefined)?.outgoing;
   // A generator that passes on the pieces by `yield*` would keep each of them, as a variable does.
   const next = () => (ahead.length > 0 ? { value: ahead.shift() as string } : pieces.next());
-  return respondInPieces(c, JSON_TYPE, { next }, failureLog(log, c), () => {
+  return respondInPieces(new ResponseStream(c, JSON_TYPE), { next }, failureLog(log, c), () => {
     if (outgoing === undefined || outgoing.closed) release();
     else outgoing.once('close', release);
   });
@@ -63,13 +63,11 @@ export function* inPieces(
  * a piece that cannot be made. The client sees that the answer is incomplete, and not why. onEnd: as that of ResponseStream.
  */
 export function respondInPieces(
-  c: Context,
-  contentType: string,
+  stream: ResponseStream,
   pieces: Iterator<string>,
   onBroken: (error: unknown) => void,
   onEnd: () => void,
 ): Response {
-  const stream = new ResponseStream(c, contentType);
   const source = new PieceSource(stream, pieces, onBroken);
   source.resume();
   return stream.respond(source, onEnd);

@@ -91,8 +91,8 @@ function operationObject(operation: Operation, group: RouteGroup): object {
   };
 }
 
-function requestBody({ isBodyOptional = false, bodyTypes = [] }: Operation, schema: object): object {
-  const types = ['application/json', ...bodyTypes];
+function requestBody({ isBodyOptional = false, bodyTypes = [], isForm }: Operation, schema: object): object {
+  const types = isForm ? ['multipart/form-data'] : ['application/json', ...bodyTypes];
   return {
     required: !isBodyOptional,
     content: Object.fromEntries(types.map((type) => [type, { schema }])),

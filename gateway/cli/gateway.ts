@@ -1,4 +1,5 @@
 import { answerOutside, answerUnreadable } from '../api/error-bodies.ts';
+import { Batches } from '../batches/batches.ts';
 import { type Config, NO_JOURNAL } from '../config/config.ts';
 import { BindError, ExitCode } from '../errors/exit-code.ts';
 import { Jobs } from '../jobs/jobs.ts';
@@ -29,7 +30,13 @@ import { CrashReports } from '../telemetry/crash-reports.ts';
 import { inSnakeCase, type Log } from '../telemetry/log.ts';
 import { FirstLoad, type LoadFailure } from './first-load.ts';
 import { reload, reloadKeys } from './reload.ts';
-import { addressOf, type guardRules, httpLimits, requireUsableAddress } from './server-settings.ts';
+import {
+  addressOf,
+  batchBounds,
+  type guardRules,
+  httpLimits,
+  requireUsableAddress,
+} from './server-settings.ts';
 import { Serving } from './serving.ts';
 import { formatAddress } from './startup-banner.ts';
 
@@ -82,6 +89,7 @@ export class Gateway {
   readonly #crashes: CrashReports;
   readonly #callback: ReadyCallback;
   readonly #jobs: Jobs;
+  readonly #batches: Batches;
   #server: HttpServer | undefined;
   /** Where it listens, as clients write it. */
   #place = '';
@@ -108,6 +116,7 @@ export class Gateway {
     });
     this.models = this.#serving.models;
     this.#jobs = new Jobs({ models: this.models, log, now });
+    this.#batches = new Batches({ ...batchBounds(config), clock: systemClock, log, now });
     this.failed = Promise.race([
       this.#callback.failed.then(callbackFailure),
       // A pool manager that waits for readiness must learn that the model will never be ready.
@@ -155,6 +164,7 @@ export class Gateway {
     // New connections wait in systemd's socket for the next gateway.
     const closed =
       this.#options.passed === undefined || server === undefined ? undefined : stopAccepting(server);
+    await this.#batches.stop();
     await this.#jobs.stop();
     await this.#serving.stop(drainMs);
     if (server !== undefined) await close(server, closed);
@@ -177,8 +187,8 @@ export class Gateway {
     const { openDefaultJournal, openJournal } = await import('./open-journal.ts');
     const { log } = this.#options;
     await (folder === undefined
-      ? openDefaultJournal(this.#jobs, config, log)
-      : openJournal(this.#jobs, folder, config, log));
+      ? openDefaultJournal(this.#jobs, this.#batches, config, log)
+      : openJournal(this.#jobs, this.#batches, folder, config, log));
   }
 
   #serverOf(app: DeferredApp, ids: Ids): HttpServer {
@@ -227,6 +237,7 @@ export class Gateway {
         isUnloadAllowed: config['client-unload'] === 'on',
         log,
         jobs: this.#jobs,
+        batches: this.#batches,
         metrics: this.#serving.metrics,
         crashes: () => this.#crashes.newest,
         restartRunner,

@@ -1,9 +1,11 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import type { Batches } from '../batches/batches.ts';
 import type { Config } from '../config/config.ts';
 import { messageOf } from '../errors/thrown.ts';
 import type { Jobs } from '../jobs/jobs.ts';
 import { Journal, type JournalBounds, type JournalOptions } from '../journal/journal.ts';
+import { JournalError, JournalUnavailable, passingReasonOf } from '../journal/journal-error.ts';
 import { setCallerSecret } from '../server/guard/caller.ts';
 import type { Log } from '../telemetry/log.ts';
 
@@ -17,10 +19,15 @@ function defaultFolder({ STATE_DIRECTORY, XDG_STATE_HOME }: NodeJS.ProcessEnv): 
  * Opens the journal in the state folder. If that cannot be used, for example because another gateway of this user has it, the log
  * says so and there is none: nobody asked for it.
  */
-export async function openDefaultJournal(jobs: Jobs, config: Config, log: Log): Promise<void> {
+export async function openDefaultJournal(
+  jobs: Jobs,
+  batches: Batches,
+  config: Config,
+  log: Log,
+): Promise<void> {
   const folder = defaultFolder(process.env);
   try {
-    await openJournal(jobs, folder, config, log);
+    await openJournal(jobs, batches, folder, config, log);
   } catch (error) {
     const reason = messageOf(error);
     const msg = `No journal is kept in ${folder}, so durable jobs are refused; --journal-dir names another folder. ${reason}`;
@@ -29,10 +36,16 @@ export async function openDefaultJournal(jobs: Jobs, config: Config, log: Log): 
 }
 
 /**
- * Opens the journal in a folder and begins to resume its unfinished jobs. It must be called before requests come. Throws
+ * Opens the journal in a folder, and the files and batches beside it, and begins to resume its unfinished jobs. It must be called before requests come. Throws
  * JournalError if the folder cannot be used.
  */
-export async function openJournal(jobs: Jobs, folder: string, config: Config, log: Log): Promise<void> {
+export async function openJournal(
+  jobs: Jobs,
+  batches: Batches,
+  folder: string,
+  config: Config,
+  log: Log,
+): Promise<void> {
   const bounds: JournalBounds = {
     maxJobs: config['journal-max-jobs'],
     maxBytes: config['journal-max-bytes'],
@@ -41,6 +54,12 @@ export async function openJournal(jobs: Jobs, folder: string, config: Config, lo
   let areRequestsComing = false;
   const open = async (): Promise<Journal> => {
     const journal = await Journal.open(folder, { ...bounds, ...reportsOf(folder, log), now: Date.now });
+    try {
+      openBatches(batches, `${folder}-batches`);
+    } catch (error) {
+      await journal.close();
+      throw error;
+    }
     setCallerSecret(journal.secret, areRequestsComing);
     const { numJobs, numBytes: bytes } = journal.stats;
     log.info({
@@ -52,6 +71,21 @@ export async function openJournal(jobs: Jobs, folder: string, config: Config, lo
   };
   await jobs.begin(open, bounds.keepMs);
   areRequestsComing = true;
+}
+
+/** The journal is open: its lock is also that of this folder. */
+function openBatches(batches: Batches, folder: string): void {
+  try {
+    batches.open(folder);
+  } catch (error) {
+    const reason = passingReasonOf(error);
+    if (reason !== undefined)
+      throw new JournalUnavailable(`The folder ${folder} cannot be opened now: ${reason}.`, { cause: error });
+    throw new JournalError(
+      `The files and batches in ${folder} cannot be read (${messageOf(error)}): move the folder away to start without them, which loses them.`,
+      { cause: error },
+    );
+  }
 }
 
 function reportsOf(folder: string, log: Log): Pick<JournalOptions, 'onFailed' | 'onDamaged' | 'onDropped'> {

@@ -1,3 +1,4 @@
+import type { BatchBounds } from '../batches/batches.ts';
 import type { Config } from '../config/config.ts';
 import { isLoopback, isUnspecified } from '../config/kinds.ts';
 import { refuse } from '../errors/exit-code.ts';
@@ -44,6 +45,16 @@ export function requireUsableAddress(address: Address, config: Config): void {
       `--callback-url needs --advertise-url with a socket of the address ${host}, at which the pool manager cannot reach this worker.`,
     );
   refuse(faults);
+}
+
+/** The bounds of files and batches. A line is bounded as a body is. */
+export function batchBounds(config: Config): BatchBounds {
+  return {
+    maxFileBytes: config['max-file-bytes'],
+    maxBytes: config['files-max-bytes'],
+    maxOpenLines: config['batch-open-lines'],
+    maxLineBytes: config['max-body-bytes'],
+  };
 }
 
 /** Options of a model's gate. */

@@ -1,6 +1,8 @@
 import { once } from 'node:events';
 import { Agent, type IncomingMessage, request } from 'node:http';
 import { Agent as TlsAgent, request as tlsRequest } from 'node:https';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import * as z from 'zod';
 import { ExitCode } from '../errors/exit-code.ts';
 import { UnavailableError } from '../errors/thrown.ts';
@@ -17,6 +19,19 @@ interface ServerOptions {
   readonly key: string | undefined;
   /** A request fails after this many milliseconds without anything from the server. */
   readonly silenceMs: number;
+}
+
+/** A body that is sent as it is. */
+export class RawBody {
+  readonly type: string;
+  readonly numBytes: number;
+  readonly pieces: AsyncIterable<Uint8Array>;
+
+  constructor(type: string, numBytes: number, pieces: AsyncIterable<Uint8Array>) {
+    this.type = type;
+    this.numBytes = numBytes;
+    this.pieces = pieces;
+  }
 }
 
 /** A client of a server with OpenAI's API. */
@@ -39,8 +54,13 @@ export class Server {
   }
 
   /** The body of a GET, parsed as JSON. Same errors as send(), and UnavailableError if it is not JSON. */
-  async get(path: string, signal?: AbortSignal): Promise<unknown> {
-    const text = await readText(await this.send('GET', path, undefined, signal), this.url);
+  get(path: string, signal?: AbortSignal): Promise<unknown> {
+    return this.ask('GET', path, undefined, signal);
+  }
+
+  /** The answer to a request, parsed as JSON. Same errors as get(). */
+  async ask(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<unknown> {
+    const text = await readText(await this.send(method, path, body, signal), this.url);
     try {
       return JSON.parse(text);
     } catch {
@@ -53,7 +73,7 @@ export class Server {
    * UnavailableError if no server answers, and the signal's error if it aborts.
    */
   async send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<IncomingMessage> {
-    const text = body === undefined ? undefined : JSON.stringify(body);
+    const raw = body === undefined || body instanceof RawBody ? body : jsonBody(body);
     const call = this.#base.protocol === 'https:' ? tlsRequest : request;
     const sent = call(new URL(this.#base.pathname.replace(/\/$/, '') + path, this.#base), {
       method,
@@ -62,18 +82,19 @@ export class Server {
       ...(this.#socketPath === undefined ? {} : { socketPath: this.#socketPath }),
       ...(signal === undefined ? {} : { signal }),
       headers: {
-        ...(text === undefined
-          ? {}
-          : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }),
+        ...(raw === undefined ? {} : { 'content-type': raw.type, 'content-length': raw.numBytes }),
         ...(this.#key === undefined ? {} : { authorization: `Bearer ${this.#key}` }),
       },
     });
     const silence = `The server at ${this.url} was silent for ${this.#silenceMs / 1000} s.`;
     sent.on('timeout', () => sent.destroy(new UnavailableError(silence)));
-    sent.end(text);
     let response: IncomingMessage;
     try {
-      [response] = (await once(sent, 'response')) as [IncomingMessage];
+      const answered = once(sent, 'response');
+      if (raw === undefined) sent.end();
+      // A server that refuses the body reads no more of it.
+      else pipeline(raw.pieces, sent).catch(() => {});
+      [response] = (await answered) as [IncomingMessage];
     } catch (error) {
       if (signal?.aborted || error instanceof UnavailableError) throw error;
       throw new UnavailableError(`No server answers at ${this.url}: ${reasonOf(error)}.`);
@@ -88,6 +109,11 @@ export class Server {
   close(): void {
     this.#agent.destroy();
   }
+}
+
+function jsonBody(body: unknown): RawBody {
+  const bytes = Buffer.from(JSON.stringify(body));
+  return new RawBody('application/json', bytes.length, Readable.from([bytes]));
 }
 
 export function reasonOf(error: unknown): string {

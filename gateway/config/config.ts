@@ -123,7 +123,14 @@ const OF_ONE_MODEL = {
 /** The value of --journal-dir with which no journal is kept. */
 export const NO_JOURNAL = 'off';
 
-const OF_JOURNAL = ['journal-max-jobs', 'journal-max-bytes', 'journal-keep-sec'] as const;
+const OF_JOURNAL = [
+  'journal-max-jobs',
+  'journal-max-bytes',
+  'journal-keep-sec',
+  'max-file-bytes',
+  'files-max-bytes',
+  'batch-open-lines',
+] as const;
 
 function journalFaults({ config, sourceOf }: MergedConfig): string[] {
   if (config['journal-dir'] !== NO_JOURNAL) return [];
@@ -137,6 +144,7 @@ function journalFaults({ config, sourceOf }: MergedConfig): string[] {
 
 /** Pairs of settings of which the first must not exceed the second. */
 const ORDERED = [
+  ['max-file-bytes', 'files-max-bytes'],
   ['max-body-bytes', 'max-body-bytes-in-flight'],
   ['headers-timeout-sec', 'request-timeout-sec'],
 ] as const satisfies readonly (readonly [keyof Config, keyof Config])[];

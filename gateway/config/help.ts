@@ -18,6 +18,7 @@ const HELP_GROUPS = [
   'Scheduling',
   'KV cache',
   'Reliability',
+  'Batches',
   'Sampling',
   'Load',
   'Input and output',

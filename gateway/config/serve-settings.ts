@@ -198,6 +198,19 @@ export const serveSettings = {
         'Give every answer a receipt, by which runnel verify computes it again; off: those whose requests ask for one',
       ),
   }),
+  ...inGroup('Batches', {
+    'max-file-bytes': bytes(1024, 2 ** 34)
+      .or(209_715_200)
+      .help('Maximum size of a file that a client sends'),
+    'files-max-bytes': bytes(2 ** 20, 2 ** 44)
+      .or(2 ** 32)
+      .help(
+        'Maximum size of all files and results of batches together; one more file gets 503, and batches wait until files are deleted',
+      ),
+    'batch-open-lines': whole(1, RUNNER_LIMITS.requests)
+      .or(32)
+      .help('Maximum lines of all batches that are answered at once'),
+  }),
   ...inGroup('Logging and debugging', {
     'crash-reports-dir': text('FOLDER')
       .optional()

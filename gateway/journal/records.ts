@@ -70,6 +70,21 @@ const grammar = z.strictObject({
   strict: z.boolean(),
 });
 
+/** A Caller on the disk. */
+export const callerSchema = z.strictObject({
+  name: z.string(),
+  shares: z.number().positive(),
+  quotas: z
+    .strictObject({
+      openRequests: uint.exactOptional(),
+      queuedTokens: uint.exactOptional(),
+      bodyBytes: uint.exactOptional(),
+      journalJobs: uint.exactOptional(),
+      journalBytes: uint.exactOptional(),
+    })
+    .exactOptional(),
+});
+
 const request = z.strictObject({
   promptIds: ids,
   modelIdentity: z.string(),
@@ -83,21 +98,7 @@ const request = z.strictObject({
   grammar: grammar.exactOptional(),
   deadlineMs: z.number().exactOptional(),
   api: z.string().exactOptional(),
-  caller: z
-    .strictObject({
-      name: z.string(),
-      shares: uint,
-      quotas: z
-        .strictObject({
-          openRequests: uint.exactOptional(),
-          queuedTokens: uint.exactOptional(),
-          bodyBytes: uint.exactOptional(),
-          journalJobs: uint.exactOptional(),
-          journalBytes: uint.exactOptional(),
-        })
-        .exactOptional(),
-    })
-    .exactOptional(),
+  caller: callerSchema.exactOptional(),
   priority: z.int().exactOptional(),
 });
 

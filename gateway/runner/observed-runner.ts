@@ -1,4 +1,4 @@
-import type { Caller } from '../system/caller.ts';
+import { ANONYMOUS, type Caller, isInBackground } from '../system/caller.ts';
 import { type Clock, DeadlineTimer, systemClock } from '../system/clock.ts';
 import {
   AnswerTimes,
@@ -178,10 +178,12 @@ export class TimeLimit implements RequestObserver {
   }
 
   onAdmitted(observed: ObservedRequest): void {
-    const leftMs = this.#leftMs(observed.request);
+    const { request } = observed;
+    const leftMs = this.#leftMs(request);
     const nowMs = this.#clock.now();
     if (leftMs < this.#limitMs) this.#deadlines.set(observed, nowMs + leftMs);
-    else this.#limits.set(observed, nowMs + this.#limitMs);
+    // What waits for all others has no limit: its sender ends it.
+    else if (!isInBackground(request.caller ?? ANONYMOUS)) this.#limits.set(observed, nowMs + this.#limitMs);
   }
 
   onEnd(observed: ObservedRequest): void {

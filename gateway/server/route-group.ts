@@ -1,5 +1,6 @@
 import type { Context, Handler, Hono, MiddlewareHandler } from 'hono';
 import type { z } from 'zod';
+import type { Batches } from '../batches/batches.ts';
 import type { ApiError } from '../errors/api-error.ts';
 import type { Jobs } from '../jobs/jobs.ts';
 import { JSON_TYPE } from '../json/json-values.ts';
@@ -26,6 +27,7 @@ export interface RouteDeps {
   readonly isUnloadAllowed?: boolean;
   readonly log: Log;
   readonly jobs: Jobs;
+  readonly batches: Batches;
   readonly metrics: Metrics;
   /** Crash reports of runners, the newest first. */
   readonly crashes: () => readonly CrashReport[];
@@ -135,6 +137,8 @@ export interface Operation {
   readonly body?: z.ZodType;
   /** Whether a request without a body is served too. */
   readonly isBodyOptional?: boolean;
+  /** Whether the body is a form with files instead of JSON. */
+  readonly isForm?: true;
   /** Media types of the body besides JSON. */
   readonly bodyTypes?: readonly string[];
   /** The request's headers: a description by name. */

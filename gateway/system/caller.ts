@@ -22,3 +22,15 @@ export interface CallerQuotas {
 
 /** Everybody, where no keys are required. */
 export const ANONYMOUS: Caller = { name: 'anonymous', shares: 1 };
+
+/** So few that a caller in the background is never due before one that is not. */
+const BACKGROUND_SHARES = 2 ** -20;
+
+/** The caller for work that has time: a caller of its own, which gets what nobody else wants. */
+export function inBackground({ name, ...caller }: Caller): Caller {
+  return { ...caller, name: `${name}/batches`, shares: BACKGROUND_SHARES };
+}
+
+export function isInBackground({ shares }: Caller): boolean {
+  return shares < 1;
+}

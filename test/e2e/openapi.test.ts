@@ -1,20 +1,27 @@
+import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { type Described, DocumentedAnswers } from '../fixtures/documented-answers.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
+import { until } from '../fixtures/within.ts';
 
 /** Each route of a running server answers as its own /openapi.json says: whole answers, events and lines. */
 
 const test = suite('answers and /openapi.json');
 
-const DESCRIBED_TYPES = ['application/json', 'text/event-stream', 'application/x-ndjson'];
+const DESCRIBED_TYPES = [
+  'application/json',
+  'text/event-stream',
+  'application/x-ndjson',
+  'application/octet-stream',
+];
 
 /** The job of the last answer that had one. */
 let jobId = '';
 
-const journal = temporaryFolder().path;
+const journal = join(temporaryFolder().path, 'journal');
 const named = ['--served-model-name', 'smollm2', '--journal-dir', journal, '--playground', 'dev'];
 const gateway = await Gateway.during(test, DEFAULT_MODEL, named);
 const document = (await (await fetch(`${gateway.url}/openapi.json`)).json()) as Described;
@@ -22,11 +29,12 @@ const answers = new DocumentedAnswers(document);
 
 /** Makes a request, checks the answer against the document, and returns its text. */
 async function ask(method: string, path: string, body?: object): Promise<string> {
+  const isJson = body !== undefined && !(body instanceof FormData);
   const response = await fetch(gateway.url + path, {
     method,
     // On a busy machine the server may close an idle connection at the moment when it is used again.
-    headers: { connection: 'close', ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    headers: { connection: 'close', ...(isJson ? { 'content-type': 'application/json' } : {}) },
+    ...(body === undefined ? {} : { body: isJson ? JSON.stringify(body) : (body as FormData) }),
   });
   const bytes = Buffer.from(await response.arrayBuffer());
   const text = bytes.toString('utf8');
@@ -98,6 +106,26 @@ test('every route answers as /openapi.json describes it', async () => {
   await ask('POST', '/tokenize', { content: 'Hello ü🐈', with_pieces: true });
   await ask('POST', '/detokenize', { tokens: [1, 2] });
   await ask('POST', '/apply-template', { messages });
+
+  const form = new FormData();
+  const body = { model, prompt: 'Hello', ...short };
+  const lines = Array.from({ length: 500 }, (_, index) =>
+    JSON.stringify({ custom_id: `${index}`, method: 'POST', url: '/v1/completions', body }),
+  ).join('\n');
+  form.set('file', new Blob([lines]), 'lines.jsonl');
+  form.set('purpose', 'batch');
+  const file = JSON.parse(await ask('POST', '/v1/files', form));
+  await ask('GET', '/v1/files');
+  await ask('GET', `/v1/files/${file.id}`);
+  assert.is(await ask('GET', `/v1/files/${file.id}/content`), lines);
+  const asked = { input_file_id: file.id, endpoint: '/v1/completions', completion_window: '24h' };
+  const batch = JSON.parse(await ask('POST', '/v1/batches', asked));
+  await ask('GET', '/v1/batches');
+  await ask('POST', `/v1/batches/${batch.id}/cancel`);
+  await until(60_000, 'The end of the batch', async () =>
+    (await ask('GET', `/v1/batches/${batch.id}`)).includes('"status":"cancelled"'),
+  );
+  await ask('DELETE', `/v1/files/${file.id}`);
 
   const { runner } = await gateway.health();
   await ask('POST', '/runner/kill', { pid: runner.pid });

@@ -1,5 +1,6 @@
 import type { Hono } from 'hono';
 import { packMsgpack } from '../../gateway/api/msgpack.ts';
+import { Batches } from '../../gateway/batches/batches.ts';
 import { UsageError } from '../../gateway/errors/exit-code.ts';
 import { Jobs } from '../../gateway/jobs/jobs.ts';
 import type { Model } from '../../gateway/models/model.ts';
@@ -37,7 +38,7 @@ const HEX_LINE = /.{1,96}/g;
 
 /** The settings of a file, and of an exchange. */
 const OF_FILE =
-  'model names keys journal max-jobs restart cors-origins time-limit-sec max-tokens-in max-tokens-out max-body-bytes';
+  'model names keys journal max-jobs max-file-bytes files-max-bytes restart cors-origins time-limit-sec max-tokens-in max-tokens-out max-body-bytes';
 const OF_EXCHANGE = 'model runner cached refuse state at-wait until ids process log';
 
 function requireKnown(settings: Settings, known: string): void {
@@ -56,6 +57,7 @@ export class World {
   #numWaits = 0;
   #app: Hono | undefined;
   #jobs: Jobs | undefined;
+  #batches: Batches | undefined;
   readonly #logged: string[] = [];
   readonly #log = createLog('debug', undefined, { write: (line) => void this.#logged.push(line) });
   #settings: Settings = new Map();
@@ -94,17 +96,25 @@ export class World {
       const maxJobs = Number(of('max-jobs') ?? 100);
       await jobs.begin(() => openTestJournal(this.#folder, { keepMs, maxJobs, now }), keepMs);
     }
+    const maxBodyBytes = numberOf(of('max-body-bytes')) ?? 2 ** 20;
+    const batches = new Batches({
+      maxFileBytes: numberOf(of('max-file-bytes')) ?? 2 ** 20,
+      maxBytes: numberOf(of('files-max-bytes')) ?? 2 ** 24,
+      ...{ maxOpenLines: 1, maxLineBytes: maxBodyBytes, log: this.#log, now, clock: this.#clock },
+    });
+    this.#batches = batches;
+    if (of('journal') !== undefined) batches.open(`${this.#folder}-batches`);
     const origins = of('cors-origins')?.split(' ') ?? [];
     const { app } = testApp({
       ...{ runner, model, modelNames: names, metrics, now, clock: this.#clock, ids: this.#ids },
       monotonicNow: () => this.#clock.now(),
-      ...{ jobs, log: this.#log },
+      ...{ jobs, batches, log: this.#log },
       restartRunner: () => restarted(of('restart')),
       tokenLimits: {
         maxTokensIn: numberOf(of('max-tokens-in')),
         maxTokensOut: numberOf(of('max-tokens-out')),
       },
-      maxBodyBytes: numberOf(of('max-body-bytes')) ?? 2 ** 20,
+      maxBodyBytes,
       guard: {
         ...{ ...loopbackOnly, corsOrigins: origins },
         apiKeys: keys && keysOf(keys.slice(0, 1), keys.slice(1)),
@@ -114,6 +124,7 @@ export class World {
   }
 
   async stop(): Promise<void> {
+    await this.#batches?.stop();
     await this.#jobs?.stop();
   }
 
@@ -143,6 +154,7 @@ export class World {
     const events = settings.get('log')?.[0]?.split(' ') ?? [];
     const logged = await this.#linesOf(events, numLogged);
     await until(PATIENCE_MS, 'The end of what runs', () => this.#isIdle());
+    if (atWait === undefined) await until(PATIENCE_MS, 'The end of batches', () => this.#areBatchesIdle());
     const asked = this.#runner.requests.map((request) => [
       ...askedLines(request),
       ...[this.#cancelled.get(request) ?? []].flat(),
@@ -205,7 +217,8 @@ export class World {
     if (body === undefined) return this.#app.request(path, { method, headers });
     const given = { 'content-type': 'application/json', ...headers };
     const isPacked = given['content-type'] === 'application/x-msgpack';
-    const whole = written(body);
+    const isForm = given['content-type'].startsWith('multipart/');
+    const whole = isForm ? `${written(body).replaceAll('\n', '\r\n')}\r\n` : written(body);
     const bytes = isPacked ? new Uint8Array(packMsgpack(JSON.parse(whole) as object)) : whole;
     return this.#app.request(path, { method, headers: given, body: bytes });
   }
@@ -213,6 +226,12 @@ export class World {
   #isIdle(): boolean {
     const isWaiting = [...this.#open.values()].every((waits) => waits);
     return isWaiting && this.#runner.numAtWait === this.#numWaits;
+  }
+
+  /** Whether each batch has ended, or waits for an answer of which the script waits. */
+  #areBatchesIdle(): boolean {
+    const isWaiting = [...this.#open.values()].includes(true);
+    return (this.#batches?.unfinished ?? []).every(({ status }) => isWaiting && status === 'in_progress');
   }
 
   /** The runner, whose tokens take time, and whose open requests are known. */

@@ -10,6 +10,7 @@ import {
   type RouteDeps,
   type RouteGroup,
 } from '../../server/route-group.ts';
+import { batchOperations } from '../batches/routes.ts';
 import { openAiErrorBody } from '../error-bodies.ts';
 import { responseOperations } from '../responses/routes.ts';
 import { calling, get, post, requestId } from '../route.ts';
@@ -86,6 +87,7 @@ export const openAiGroup: RouteGroup = {
     get('/v1/models', 'The models that are served', listing, json('A list of models.', modelsSchema)),
     get('/v1/models/{name}', 'One model', describing, json('A model.', modelSchema)),
     ...responseOperations,
+    ...batchOperations,
   ],
   errorSchema: openAiErrorSchema,
   errorAnswer: (c, error) => {

@@ -39,11 +39,17 @@ const healthSchema = z.object({
   }),
 });
 
-/** Throws UsageError for server flags that `run` sets itself. */
-export function refuseOwnFlags(flags: readonly string[]): void {
-  const found = flags.find((flag) => REFUSED.includes(flag.split('=')[0] as string));
+/** Throws UsageError for server flags that the command sets itself. more: flags that it refuses besides those of all such commands. */
+export function refuseOwnFlags(name: string, flags: readonly string[], more: readonly string[] = []): void {
+  const found = flags.find((flag) => [...REFUSED, ...more].includes(flag.split('=')[0] as string));
   if (found !== undefined)
-    throw new UsageError(`run sets ${found.split('=')[0]} of its server by itself: leave it out.`);
+    throw new UsageError(`${name} sets ${found.split('=')[0]} of its server by itself: leave it out.`);
+}
+
+/** The arguments of a command, and those behind "--", which are for its server. */
+export function withServerFlags(args: readonly string[]): [args: string[], serverFlags: string[]] {
+  const end = args.includes('--') ? args.indexOf('--') : args.length;
+  return [args.slice(0, end), args.slice(end + 1)];
 }
 
 /**
@@ -144,4 +150,10 @@ function factsOf(line: string): { url?: string | undefined; reason?: string | un
   } catch {
     return { reason: escapeControls(line.replace(/^runnel: /, '')) };
   }
+}
+
+/** Shows the progress on a terminal, in place of the progress shown before. */
+export function tellProgress(percent: number): void {
+  if (process.stderr.isTTY)
+    process.stderr.write(`\rLoading: ${percent} %${percent === 100 ? '\r\x1b[K' : ''}`);
 }

@@ -14,7 +14,7 @@ import { type Command, command } from '../command.ts';
 import { pullByName } from '../pull.ts';
 import { tellStderr } from '../report.ts';
 import { runFolder } from '../servers/run-folder.ts';
-import { OwnServer, refuseOwnFlags } from './own-server.ts';
+import { OwnServer, refuseOwnFlags, tellProgress, withServerFlags } from './own-server.ts';
 
 /** Seconds to wait for a server that is asked which models it serves. */
 const SILENCE_SEC = 5;
@@ -42,7 +42,7 @@ const runWith = (serverFlags: readonly string[]): Command =>
         throw new UsageError(
           `run takes one MODEL: a name that pull takes, or a path (got ${JSON.stringify(positionals.join(' '))}).`,
         );
-      refuseOwnFlags(serverFlags);
+      refuseOwnFlags('run', serverFlags);
       const path = await fetched(model);
       const chat = { config, isJson: config.json };
       // A path may name another file than the served model of the same name, so only names are shared.
@@ -61,8 +61,8 @@ const runWith = (serverFlags: readonly string[]): Command =>
 export const run: Command = {
   usage: runWith([]).usage,
   run: (args) => {
-    const end = args.includes('--') ? args.indexOf('--') : args.length;
-    return runWith(args.slice(end + 1)).run(args.slice(0, end));
+    const [own, serverFlags] = withServerFlags(args);
+    return runWith(serverFlags).run(own);
   },
 };
 
@@ -131,12 +131,6 @@ async function chatWithOwn(path: string, flags: readonly string[], chat: Chat): 
   } finally {
     await own.stop();
   }
-}
-
-/** Shows the progress on a terminal, in place of the progress shown before. */
-function tellProgress(percent: number): void {
-  if (process.stderr.isTTY)
-    process.stderr.write(`\rLoading: ${percent} %${percent === 100 ? '\r\x1b[K' : ''}`);
 }
 
 async function chatAt(url: string, model: string, { config, isJson }: Chat): Promise<void> {

@@ -1,4 +1,4 @@
-import type { Caller } from '../../system/caller.ts';
+import { type Caller, isInBackground } from '../../system/caller.ts';
 import { RecentSet } from '../../system/recent-set.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import type { GenerateRequest } from '../runner.ts';
@@ -97,8 +97,9 @@ export class StepPlaces {
     for (const { computing } of runners) for (const { caller } of computing) this.#add(caller, 1);
   }
 
-  heldBy({ name }: Caller): number {
-    return this.#numHeld.get(name) ?? 0;
+  /** A caller in the background counts with one more, which is more for its shares than any other can have. */
+  heldBy(caller: Caller): number {
+    return (this.#numHeld.get(caller.name) ?? 0) + (isInBackground(caller) ? 1 : 0);
   }
 
   /**
@@ -115,8 +116,8 @@ export class StepPlaces {
     return last;
   }
 
-  #add(caller: Caller, more: number): void {
-    this.#numHeld.set(caller.name, this.heldBy(caller) + more);
+  #add({ name }: Caller, more: number): void {
+    this.#numHeld.set(name, (this.#numHeld.get(name) ?? 0) + more);
   }
 
   #perShare(caller: Caller, more = 0): number {

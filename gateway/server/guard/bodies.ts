@@ -16,11 +16,16 @@ export interface BodyLimits {
 /**
  * Refuses a request whose body is too long (413), or for which all bodies together, or those of its caller, would exceed
  * their limit (503). A body
- * with a Content-Length counts in full before it is read; a chunked body counts as it is read.
+ * with a Content-Length counts in full before it is read; a chunked body counts as it is read. streamed: the paths whose routes read
+ * bodies of any length piece by piece, and bound them.
  */
-export function boundBodies({ maxBodyBytes, maxBodyBytesInFlight }: BodyLimits): MiddlewareHandler {
+export function boundBodies(
+  { maxBodyBytes, maxBodyBytesInFlight }: BodyLimits,
+  streamed: readonly string[] = [],
+): MiddlewareHandler {
   const budget = new ByteBudget(maxBodyBytesInFlight, 'request bodies');
   return async (c, next) => {
+    if (streamed.includes(c.req.path)) return next();
     let heldBytes = 0;
     const caller = sharerOf(c);
     const hold = (bytes: number): void => {

@@ -36,7 +36,8 @@ async function read(): Promise<Document> {
 }
 
 function bodySchema(document: Document, path: string): object {
-  const schema = document.paths[path]?.post?.requestBody?.content['application/json']?.schema;
+  const { content = {} } = document.paths[path]?.post?.requestBody ?? {};
+  const schema = (content['application/json'] ?? content['multipart/form-data'])?.schema;
   if (schema === undefined) throw new Error(`${path} has no body`);
   return schema;
 }

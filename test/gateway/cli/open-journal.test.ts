@@ -2,9 +2,12 @@ import { mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { Batches } from '../../../gateway/batches/batches.ts';
 import { openDefaultJournal } from '../../../gateway/cli/open-journal.ts';
+import { batchBounds } from '../../../gateway/cli/server-settings.ts';
 import { readConfig } from '../../../gateway/config/config.ts';
 import { Jobs } from '../../../gateway/jobs/jobs.ts';
+import { systemClock } from '../../../gateway/system/clock.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { oneModel } from '../../fixtures/app.ts';
 import { byteModel } from '../../fixtures/byte-model.ts';
@@ -28,7 +31,9 @@ async function opened(env: Readonly<Record<string, string>>) {
   const log = createLog('info', undefined, { write: (line) => void lines.push(line) });
   const models = oneModel(() => byteModel, new ScriptedRunner());
   const jobs = new Jobs({ models, log, now: Date.now });
-  await openDefaultJournal(jobs, readConfig(['--model', 'm.gguf'], {}), log);
+  const config = readConfig(['--model', 'm.gguf'], {});
+  const batches = new Batches({ ...batchBounds(config), clock: systemClock, log, now: Date.now });
+  await openDefaultJournal(jobs, batches, config, log);
   return { jobs, lines: lines.map((line) => JSON.parse(line)) };
 }
 

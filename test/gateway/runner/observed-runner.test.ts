@@ -2,6 +2,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ObservedRunner, type RequestObserver, TimeLimit } from '../../../gateway/runner/observed-runner.ts';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../../../gateway/runner/runner.ts';
+import { ANONYMOUS, inBackground } from '../../../gateway/system/caller.ts';
 import { batchesOf } from '../../fixtures/batches.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
@@ -108,6 +109,19 @@ test('a deadline that has passed is refused before the runner hears of it', asyn
   const { inner, runner } = limited(60_000);
   await timeoutOf(() => batchesOf(runner, requestOf([1], 10, { deadlineMs: NOW_MS })));
   assert.is(inner.requests.length, 0);
+});
+
+test('a request in the background has no limit but its own deadline', () => {
+  const { inner, runner } = limited(60_000);
+  const before = numTimers();
+  inner.script = ['wait'];
+  const sink = { onTokens: () => {}, onError: () => {} };
+  const caller = inBackground(ANONYMOUS);
+  const unlimited = runner.generate(requestOf([1], 3, { caller }), sink);
+  assert.is(numTimers(), before);
+  const bounded = runner.generate(requestOf([1], 3, { caller, deadlineMs: NOW_MS + 1000 }), sink);
+  assert.is(numTimers(), before + 1);
+  for (const handle of [unlimited, bounded]) handle.cancel();
 });
 
 test('an answer in time is as it would be; a cancel stays a cancel', async () => {

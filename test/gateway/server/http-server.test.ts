@@ -11,6 +11,7 @@ import { respondInPieces } from '../../../gateway/api/long-answer.ts';
 import { LINGER_BYTES } from '../../../gateway/server/connections.ts';
 import { close, createHttpServer, type HttpLimits, listen } from '../../../gateway/server/http-server.ts';
 import { failureLog } from '../../../gateway/server/request-log.ts';
+import { ResponseStream } from '../../../gateway/server/streams/response-stream.ts';
 import { randomIds } from '../../../gateway/system/ids.ts';
 import type { Log } from '../../../gateway/telemetry/log.ts';
 import { testApp } from '../../fixtures/app.ts';
@@ -78,7 +79,8 @@ function serveAlso(app: Hono): void {
   }
   app.get('/failing/:chunks', (c) => {
     const onBroken = failureLog(log as unknown as Log, c);
-    return respondInPieces(c, 'application/json', failing(Number(c.req.param('chunks'))), onBroken, () => {});
+    const stream = new ResponseStream(c, 'application/json');
+    return respondInPieces(stream, failing(Number(c.req.param('chunks'))), onBroken, () => {});
   });
   app.get('/throwing', () => {
     throw 'a secret that is no Error';

@@ -7,7 +7,7 @@ import { AdmissionLimits } from '../../../../gateway/runner/supervision/admissio
 import { Quarantine } from '../../../../gateway/runner/supervision/quarantine.ts';
 import { RequestScheduler } from '../../../../gateway/runner/supervision/request-scheduler.ts';
 import { pauseAboveTokens } from '../../../../gateway/runner/supervision/token-stream.ts';
-import type { Caller } from '../../../../gateway/system/caller.ts';
+import { type Caller, inBackground } from '../../../../gateway/system/caller.ts';
 import { connect, finishMax, hello, ready, step } from '../../../fixtures/connected-client.ts';
 import { answerOf, nextToken } from '../../../fixtures/fake-tokens.ts';
 import { callerNamed } from '../../../fixtures/keys.ts';
@@ -246,6 +246,28 @@ test('a request of lower priority number comes earlier among its caller’s own'
   const [soon] = server.ask(greedy, 1, 2, { priority: -1 });
   for (let i = 0; i < 6; i++) server.step();
   assert.equal([soon?.isDone, late?.tokens.length], [true, 0]);
+});
+
+test('what is in the background gives up even its last place to any other request, and loses no token', () => {
+  for (const numPlaces of [1, 3]) {
+    const server = serving(numPlaces);
+    const behind = server.ask(inBackground(greedy), 4, 6);
+    server.step();
+    server.step();
+    const numTokens = (): number => behind.reduce((sum, { tokens }) => sum + tokens.length, 0);
+    // Also to its own caller's.
+    const asked = [...server.ask(greedy, 4, 3), ...server.ask(other, 4, 3)];
+    server.step();
+    const before = numTokens();
+    finish(asked.slice(0, 8 - numPlaces), server.step);
+    assert.is(numTokens(), before, 'while as many others wait as there are places');
+    assert.ok(asked.every(({ firstAfter = 0 }) => firstAfter <= 2 + (8 / numPlaces) * 3));
+    finish([...asked, ...behind], server.step);
+    assert.equal(
+      behind.map(({ tokens }) => tokens.length),
+      [6, 6, 6, 6],
+    );
+  }
 });
 
 test('a paused request takes no place from others', () => {

@@ -1,0 +1,196 @@
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { type FileHandle, mkdir, open, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { ApiError } from '../errors/api-error.ts';
+import { callerSchema } from '../journal/records.ts';
+import type { Caller } from '../system/caller.ts';
+import { SharedLimit } from '../system/fair-shares.ts';
+import { PART, replaceFile, syncFolder } from '../system/synced-file.ts';
+
+/**
+ * Files of clients in a folder: the content of each, and a record beside it. The content is on the disk before its record, and the
+ * record goes first, so a file that has a record is whole. What a death leaves without a record is removed at the next start.
+ */
+
+/** The most files of all callers together, by their shares. */
+export const maxFiles = 10_000;
+const CONTENT = '.jsonl';
+const RECORD = '.json';
+
+const recordSchema = z.strictObject({
+  id: z.string(),
+  /** As in callersOf(). A caller cannot find the files of others. */
+  owner: z.string(),
+  /** Whose share of the room it takes. */
+  sharer: callerSchema,
+  filename: z.string(),
+  purpose: z.enum(['batch', 'batch_output']),
+  bytes: z.int().nonnegative(),
+  /** Milliseconds since 1970. */
+  createdMs: z.number(),
+});
+export type StoredFile = Readonly<z.output<typeof recordSchema>>;
+
+export interface FileBounds {
+  /** Of a file that a client sends. */
+  readonly maxFileBytes: number;
+  /** Of all files together, by their callers' shares. */
+  readonly maxBytes: number;
+}
+
+type NewFile = Omit<StoredFile, 'bytes' | 'createdMs'>;
+
+export class FileStore {
+  readonly #folder: string;
+  readonly #bounds: FileBounds;
+  readonly #now: () => number;
+  readonly #files = new Map<string, StoredFile>();
+  readonly #bytes: SharedLimit;
+  readonly #count = new SharedLimit(maxFiles);
+
+  /** The folder is made for the first file. Only one process may have it open. Throws what the system throws. */
+  constructor(folder: string, bounds: FileBounds, now: () => number) {
+    this.#folder = folder;
+    this.#bounds = bounds;
+    this.#now = now;
+    this.#bytes = new SharedLimit(bounds.maxBytes);
+    const names = existsSync(folder) ? readdirSync(folder) : [];
+    for (const name of names.filter((each) => each.endsWith(RECORD))) {
+      const file = recordSchema.parse(JSON.parse(readFileSync(join(folder, name), 'utf8')));
+      this.#files.set(file.id, file);
+      this.hold(file.sharer, file.bytes);
+      this.#count.hold(file.sharer, 1);
+    }
+    for (const name of names) {
+      const isLeft = name.endsWith(CONTENT) && !this.#files.has(name.slice(0, -CONTENT.length));
+      if (isLeft || name.endsWith(PART)) rmSync(join(folder, name), { force: true });
+    }
+  }
+
+  get maxFileBytes(): number {
+    return this.#bounds.maxFileBytes;
+  }
+
+  /** The files of these owners, the newest first. */
+  of(owners: readonly string[]): readonly StoredFile[] {
+    const found = [...this.#files.values()].filter(({ owner }) => owners.includes(owner));
+    return found.sort((a, b) => b.createdMs - a.createdMs || (a.id < b.id ? 1 : -1));
+  }
+
+  find(owners: readonly string[], id: string): StoredFile | undefined {
+    const file = this.#files.get(id);
+    return file !== undefined && owners.includes(file.owner) ? file : undefined;
+  }
+
+  pathOf({ id }: Pick<StoredFile, 'id'>): string {
+    return join(this.#folder, id + CONTENT);
+  }
+
+  /** Begins a file, or one again that a death has cut off. Throws an ApiError if there are too many. */
+  async begin(file: NewFile): Promise<FileWriter> {
+    if (!this.#count.hasRoom(file.sharer, 1))
+      throw filesFull(`There are ${this.#count.total} files, and ${maxFiles} are the most that are kept`);
+    this.#count.hold(file.sharer, 1);
+    try {
+      await mkdir(this.#folder, { recursive: true, mode: 0o700 });
+      return new FileWriter(await open(this.pathOf(file), 'w', 0o600), file, this);
+    } catch (error) {
+      this.#count.release(file.sharer, 1);
+      throw error;
+    }
+  }
+
+  /** Keeps a file whose content is on the disk. Its room is held. */
+  async keep(file: NewFile, bytes: number): Promise<StoredFile> {
+    const kept = { ...file, bytes, createdMs: this.#now() };
+    await replaceFile(join(this.#folder, file.id + RECORD), JSON.stringify(kept));
+    this.#files.set(file.id, kept);
+    return kept;
+  }
+
+  async discard(file: NewFile, bytes: number): Promise<void> {
+    this.release(file.sharer, bytes);
+    this.#count.release(file.sharer, 1);
+    await rm(this.pathOf(file), { force: true });
+  }
+
+  async delete(file: StoredFile): Promise<void> {
+    if (!this.#files.delete(file.id)) return;
+    await rm(join(this.#folder, file.id + RECORD), { force: true });
+    await syncFolder(this.#folder);
+    await this.discard(file, file.bytes);
+  }
+
+  /** Throws an ApiError if there is no room for this many bytes more. */
+  requireRoom(sharer: Caller, bytes: number): void {
+    if (this.#bytes.hasRoom(sharer, bytes)) return;
+    throw filesFull(
+      `Files take ${this.#bytes.total} bytes, and ${bytes} more would exceed --files-max-bytes ${this.#bounds.maxBytes}`,
+    );
+  }
+
+  hold(sharer: Caller, bytes: number): void {
+    this.#bytes.hold(sharer, bytes);
+  }
+
+  release(sharer: Caller, bytes: number): void {
+    this.#bytes.release(sharer, bytes);
+  }
+}
+
+/** A file that is being written. Ends with keep() or discard(). */
+export class FileWriter {
+  readonly #handle: FileHandle;
+  readonly #file: NewFile;
+  readonly #store: FileStore;
+  #bytes = 0;
+  #isOver = false;
+
+  constructor(handle: FileHandle, file: NewFile, store: FileStore) {
+    this.#handle = handle;
+    this.#file = file;
+    this.#store = store;
+  }
+
+  /** Throws an ApiError for bytes beyond the bounds. What a batch writes is bounded where its results are. */
+  async write(bytes: Uint8Array): Promise<void> {
+    const { purpose, sharer } = this.#file;
+    const { maxFileBytes } = this.#store;
+    if (purpose === 'batch' && this.#bytes + bytes.length > maxFileBytes) throw fileTooLarge(maxFileBytes);
+    if (purpose === 'batch') this.#store.requireRoom(sharer, bytes.length);
+    this.#store.hold(sharer, bytes.length);
+    this.#bytes += bytes.length;
+    await this.#handle.writeFile(bytes);
+  }
+
+  /** When this resolves, the file is on the disk. If it rejects, the file is to be discarded. */
+  async keep(): Promise<StoredFile> {
+    await this.#handle.sync();
+    const kept = await this.#store.keep(this.#file, this.#bytes);
+    await this.#close();
+    return kept;
+  }
+
+  /** Does nothing to a file that is kept. */
+  async discard(): Promise<void> {
+    if (this.#isOver) return;
+    await this.#close();
+    await this.#store.discard(this.#file, this.#bytes);
+  }
+
+  async #close(): Promise<void> {
+    this.#isOver = true;
+    await this.#handle.close();
+  }
+}
+
+export function fileTooLarge(maxFileBytes: number): ApiError {
+  const message = `The file has more than ${maxFileBytes} bytes, the limit (--max-file-bytes): split it, a batch for each part.`;
+  return new ApiError({ status: 413, code: 'file_too_large', message });
+}
+
+function filesFull(why: string): ApiError {
+  const message = `${why}: delete files that are not needed any more (DELETE /v1/files/ID).`;
+  return new ApiError({ status: 503, code: 'files_full', message });
+}

@@ -1,0 +1,281 @@
+import { readFileSync } from 'node:fs';
+import * as assert from 'uvu/assert';
+import { type BatchStatus, windowMs } from '../../../gateway/batches/batch.ts';
+import { maxOpenBatches } from '../../../gateway/batches/batches.ts';
+import { ANONYMOUS } from '../../../gateway/system/caller.ts';
+import { BatchWorld } from '../../fixtures/batch-world.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
+import { callerNamed } from '../../fixtures/keys.ts';
+import { until } from '../../fixtures/within.ts';
+
+const test = closingSuite('batches');
+
+const PATIENCE_MS = 20_000;
+const NAMES = ['a', 'b', 'c', 'd', 'e'];
+
+async function reached(world: BatchWorld, status: BatchStatus, id = 'batch_a'): Promise<void> {
+  await until(PATIENCE_MS, `The status ${status}`, () => world.batch(id).status === status);
+}
+
+interface Told {
+  readonly custom_id: string;
+  readonly response: {
+    readonly status_code: number;
+    readonly body: { readonly said: string; readonly by: string };
+  } | null;
+  readonly error: { readonly code: string } | null;
+}
+
+/** The lines of the output or of the errors. */
+function linesOf(world: BatchWorld, id: string | undefined): Told[] {
+  if (id === undefined) return [];
+  const text = readFileSync(world.batches.files.pathOf({ id }), 'utf8');
+  return text
+    .split('\n')
+    .slice(0, -1)
+    .map((line) => JSON.parse(line));
+}
+
+function told(world: BatchWorld): { output: string[]; errors: string[] } {
+  const { outputFileId, errorFileId } = world.batch();
+  return {
+    output: linesOf(world, outputFileId).map(({ custom_id }) => custom_id),
+    errors: linesOf(world, errorFileId).map(
+      ({ custom_id, response, error }) => `${custom_id} ${error?.code ?? response?.status_code}`,
+    ),
+  };
+}
+
+const never = (): Promise<never> => new Promise(() => {});
+
+test('lines are answered a few at a time, and the files have them in the order of the input', async () => {
+  const world = new BatchWorld().begin();
+  const gates = new Map<string, () => void>();
+  let most = 0;
+  world.reply = async (_, name) => {
+    most = Math.max(most, world.open.size);
+    await new Promise<void>((resolve) => gates.set(name, resolve));
+    return name === 'c' ? { status: 400, body: '{\n "error": 1}' } : {};
+  };
+  await world.create(NAMES);
+  for (const name of ['b', 'a', 'd', 'c', 'e']) {
+    await until(PATIENCE_MS, `The line ${name}`, () => gates.has(name));
+    gates.get(name)?.();
+  }
+  await reached(world, 'completed');
+  assert.equal(told(world), { output: ['a', 'b', 'd', 'e'], errors: ['c 400'] });
+  assert.is(most, 2);
+  const { numLines, numCompleted, numFailed } = world.batch();
+  assert.equal([numLines, numCompleted, numFailed], [5, 4, 1]);
+  assert.is(world.journal.size, 0);
+});
+
+test('a file with faults fails the batch before any line is answered', async () => {
+  const world = new BatchWorld().begin();
+  await world.create(['a', 'bad', 'a']);
+  await reached(world, 'failed');
+  assert.equal(
+    world.batch().faults?.map(({ code, line }) => [code, line]),
+    [
+      ['invalid_value', 2],
+      ['duplicate_custom_id', 3],
+    ],
+  );
+  assert.equal([world.numBegun, told(world)], [0, { output: [], errors: [] }]);
+});
+
+test('a death at any turn of the loop costs no line, and what was answered is not answered again', async () => {
+  const world = new BatchWorld().begin();
+  const answered = new Set<string>();
+  world.reply = async (_, name) => {
+    await new Promise((resolve) => setImmediate(resolve));
+    answered.add(name);
+    return {};
+  };
+  await world.create(NAMES);
+  const deaths: { readonly next: BatchWorld; readonly before: ReadonlySet<string> }[] = [];
+  do {
+    // The journal is copied in the same turn as the folder.
+    const before = new Set([...answered].filter((name) => !world.open.has(name)));
+    deaths.push({ next: world.copy({ name: 'next' }), before });
+    await new Promise((resolve) => setImmediate(resolve));
+  } while (world.batch().status !== 'completed');
+  deaths.push({ next: world.copy({ name: 'next' }), before: answered });
+  const statuses = new Set<string>();
+  for (const { next, before } of deaths) {
+    const { status } = next.batch();
+    statuses.add(status);
+    next.begin();
+    await reached(next, 'completed');
+    assert.equal(told(next), { output: NAMES, errors: [] }, status);
+    for (const { custom_id, response } of linesOf(next, next.batch().outputFileId))
+      if (before.has(custom_id)) assert.is(response?.body.by, 'first', `${custom_id} after ${status}`);
+    assert.ok(next.numBegun <= NAMES.length - before.size, status);
+    await next.batches.stop();
+  }
+  assert.equal([...statuses].sort(), ['completed', 'finalizing', 'in_progress', 'validating']);
+  console.log(`${deaths.length} places of death`);
+});
+
+/** Comes to the status, in which it then is for some turns of the loop at least. */
+async function atStatus(world: BatchWorld, status: BatchStatus): Promise<void> {
+  while (world.batch().status !== status) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** A batch of which the first line has its result and two others are open. */
+async function halfAnswered(world: BatchWorld): Promise<void> {
+  world.reply = (_, name) => (name === 'a' ? Promise.resolve({}) : never());
+  await world.create(NAMES);
+  await until(PATIENCE_MS, 'Open lines', () => world.open.has('b') && world.open.has('c'));
+}
+
+const REST = ['b', 'c', 'd', 'e'];
+
+test('a cancel keeps what is answered, ends what is open, and names each line that has no answer', async () => {
+  const world = new BatchWorld().begin();
+  await halfAnswered(world);
+  world.journal.set('batch_a-2', 'begun');
+  const cancelled = world.batches.cancel('batch_a');
+  assert.is(await cancelled, true);
+  assert.is(await world.batches.cancel('batch_a'), true, 'twice');
+  await reached(world, 'cancelled');
+  assert.equal(told(world), { output: ['a'], errors: REST.map((name) => `${name} batch_cancelled`) });
+  assert.equal([world.open.size, world.journal.size], [0, 0]);
+  const { reachedMs, numCompleted, numFailed } = world.batch();
+  assert.equal(Object.keys(reachedMs), ['in_progress', 'cancelling', 'cancelled']);
+  assert.equal([numCompleted, numFailed], [1, 4]);
+});
+
+test('a cancel is kept in each status that allows one, also if the process dies next, and refused in the others', async () => {
+  const world = new BatchWorld().begin();
+  await world.create(NAMES);
+  assert.is(world.batch().status, 'validating');
+  assert.is(await world.batches.cancel('batch_a'), true);
+  await reached(world, 'cancelled');
+  assert.equal(told(world), { output: [], errors: [] });
+  assert.is(world.numBegun, 0);
+
+  const second = new BatchWorld().begin();
+  await halfAnswered(second);
+  await second.batches.cancel('batch_a');
+  const next = second.copy().begin();
+  await reached(next, 'cancelled');
+  assert.equal(told(next), { output: ['a'], errors: REST.map((name) => `${name} batch_cancelled`) });
+
+  const third = new BatchWorld().begin();
+  await third.create(NAMES);
+  await atStatus(third, 'finalizing');
+  assert.is(await third.batches.cancel('batch_a'), false);
+  await reached(third, 'completed');
+  assert.is(await third.batches.cancel('batch_a'), false);
+  assert.equal(told(third), { output: NAMES, errors: [] });
+  await third.create(['bad'], 'batch_b');
+  await reached(third, 'failed', 'batch_b');
+  assert.is(await third.batches.cancel('batch_b'), false);
+});
+
+test('a batch that has not ended within its window expires, with what is answered, in whatever status it is', async () => {
+  const world = new BatchWorld().begin();
+  await halfAnswered(world);
+  world.clock.pass(windowMs - 1);
+  assert.is(world.batch().status, 'in_progress');
+  world.clock.pass(1);
+  await reached(world, 'expired');
+  assert.equal(told(world), { output: ['a'], errors: REST.map((name) => `${name} batch_expired`) });
+  assert.equal(Object.keys(world.batch().reachedMs), ['in_progress', 'finalizing', 'expired']);
+  assert.is(await world.batches.cancel('batch_a'), false);
+
+  // The window ends while no process runs.
+  const statuses: BatchStatus[] = ['validating', 'in_progress', 'finalizing', 'cancelling'];
+  const ends: BatchStatus[] = ['expired', 'expired', 'completed', 'cancelled'];
+  for (const [index, status] of statuses.entries()) {
+    const before = new BatchWorld().begin();
+    if (status === 'in_progress' || status === 'cancelling') await halfAnswered(before);
+    else await before.create(NAMES);
+    if (status === 'cancelling') await before.batches.cancel('batch_a');
+    await atStatus(before, status);
+    const next = before.copy();
+    assert.is(next.batch().status, status);
+    next.clock.pass(windowMs);
+    next.begin();
+    await reached(next, ends[index] as BatchStatus);
+    const { output, errors } = told(next);
+    assert.is(output.length + errors.length, NAMES.length, status);
+  }
+});
+
+test('a line that is refused for now is sent again when the time has come, and keeps its place', async () => {
+  const world = new BatchWorld().begin();
+  let numRefused = 0;
+  world.reply = async (_, name) =>
+    name === 'b' && ++numRefused <= 2 ? { status: 503, retryAfterMs: 5000 } : {};
+  await world.create(NAMES);
+  await until(PATIENCE_MS, 'The first refusal', () => numRefused === 1 && world.batch().numCompleted === 4);
+  world.clock.pass(4999);
+  assert.is(numRefused, 1);
+  world.clock.pass(1);
+  await until(PATIENCE_MS, 'The second refusal', () => numRefused === 2 && world.clock.numTimers > 1);
+  world.clock.pass(5000);
+  await reached(world, 'completed');
+  assert.equal(told(world), { output: NAMES, errors: [] });
+});
+
+test('callers take turns with their lines, whoever came first and with how many', async () => {
+  const world = new BatchWorld({ maxOpenLines: 1 }).begin();
+  const order: string[] = [];
+  const gates: (() => void)[] = [];
+  world.reply = async (_, name) => {
+    order.push(name);
+    await new Promise<void>((resolve) => gates.push(resolve));
+    return {};
+  };
+  await world.create(['a1', 'a2', 'a3', 'a4'], 'batch_a', callerNamed('anna'));
+  await until(PATIENCE_MS, 'The first line', () => gates.length === 1);
+  await world.create(['b1', 'b2'], 'batch_b', callerNamed('bert'));
+  await until(PATIENCE_MS, 'Bert', () => world.batch('batch_b', 'bert').status === 'in_progress');
+  for (let next = gates.shift(); next !== undefined && order.length < 6; next = gates.shift()) {
+    const before = order.length;
+    next();
+    await until(PATIENCE_MS, `Line ${before + 1}`, () => order.length > before);
+  }
+  assert.ok(order.indexOf('b1') < order.indexOf('a4'), order.join());
+  assert.is(world.batches.find(['bert'], 'batch_a'), undefined);
+  assert.equal(
+    world.batches.of(['bert']).map(({ id }) => id),
+    ['batch_b'],
+  );
+});
+
+test('where files take all the room, a batch waits with its result, and goes on when some are deleted', async () => {
+  const world = new BatchWorld({ maxBytes: 2000 }).begin();
+  const { files } = world.batches;
+  const writer = await files.begin({
+    ...{ id: 'file-large', owner: 'anonymous', sharer: ANONYMOUS },
+    ...{ filename: 'f', purpose: 'batch' },
+  });
+  await writer.write(new Uint8Array(1850));
+  const large = await writer.keep();
+  await world.create(['a']);
+  await until(PATIENCE_MS, 'The wait', () => world.lines.some(({ event }) => event === 'batch_waits'));
+  assert.match(String(world.lines.at(-1)?.msg), /--files-max-bytes 2000: delete files/);
+  await files.delete(large);
+  world.clock.pass(10_000);
+  await reached(world, 'completed');
+  assert.equal([told(world), world.numBegun], [{ output: ['a'], errors: [] }, 1]);
+});
+
+test('a caller has so many unfinished batches and no more', async () => {
+  const world = new BatchWorld();
+  for (let index = 0; index < maxOpenBatches; index += 1) await world.create(['a'], `batch_${index}`);
+  await world.create(['a'], 'batch_more').then(
+    () => assert.unreachable(),
+    (error) =>
+      assert.match(
+        error.message,
+        new RegExp(`${maxOpenBatches} are the most at once: wait for the end of one`),
+      ),
+  );
+  await world.create(['a'], 'batch_other', callerNamed('bert'));
+});
+
+test.run();
