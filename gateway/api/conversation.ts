@@ -149,7 +149,9 @@ const role = z
 const NO_ARGUMENTS = 'must be an object as JSON text';
 
 /** The arguments of a call, as JSON text. SDKs send an empty string for a call without arguments. */
-export const callArguments = z.string().transform((text, ctx): object => {
+export const callArguments = z.string().transform(argumentsOf);
+
+export function argumentsOf(text: string, ctx: fields.Context): object {
   if (text === '') return {};
   try {
     const value = parseLosslessJson(text);
@@ -159,7 +161,7 @@ export const callArguments = z.string().transform((text, ctx): object => {
   }
   fields.violated(ctx, 'json', NO_ARGUMENTS);
   return z.NEVER;
-});
+}
 
 const toolCall = z
   .object({
