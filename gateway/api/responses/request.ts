@@ -227,11 +227,21 @@ const tool = z
     };
   });
 
+/** Tools that agents offer beside functions. The model is not told of them, so it cannot call them. */
+const LEFT_OUT = ['custom', 'local_shell', 'web_search'];
+const leftOutTool = z.looseObject({ type: z.enum(LEFT_OUT) }).transform(() => undefined);
+
+/** Names the tools of a body that are left out. */
+export function leftOutTools(body: unknown): string[] {
+  const types = asList(memberOf(body, 'tools')).map((each) => String(memberOf(each, 'type')));
+  return LEFT_OUT.filter((type) => types.includes(type)).map((type) => `tools.${type}`);
+}
+
 const named = z.strictObject({ type: z.literal('function'), name: z.string() });
 const allowed = z.strictObject({ type: z.literal('allowed_tools'), ...allowedFields(named) });
 
 const toolFields = {
-  tools: toolList('function', tool),
+  tools: toolList('function', z.discriminatedUnion('type', [tool, leftOutTool]), ['name'], LEFT_OUT),
   tool_choice: toolChoice(named, '{"type":"function","name":"…"}', allowed),
   parallel_tool_calls: z.boolean().default(true),
 };

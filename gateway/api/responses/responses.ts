@@ -9,6 +9,7 @@ import { EventWriter, errorEvent, Output } from './output.ts';
 import {
   type Conversation,
   type Item,
+  leftOutTools,
   type ResponsesRequest,
   reasoningParams,
   responsesBody,
@@ -74,10 +75,17 @@ export function responsesAfter(earlier: readonly Item[]): typeof responses {
 }
 
 function codecOf(body: typeof responsesBody) {
-  return codec(body, ({ input, ...request }) => ({
+  const { parse } = codec(body, ({ input, ...request }) => ({
     call: callOf(request, input),
     encoding: encodingOf(request),
   }));
+  return {
+    body,
+    parse: (sent: unknown) => {
+      const { ignored, ...parsed } = parse(sent);
+      return { ...parsed, ignored: [...ignored, ...leftOutTools(sent)] };
+    },
+  };
 }
 
 function callOf(request: ResponsesRequest, { messages, items }: Conversation): Call {
