@@ -1,4 +1,5 @@
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
+import { getPath } from 'hono/utils/url';
 import { anthropicGroup } from './api/anthropic/routes.ts';
 import { FILES_PATH } from './api/batches/files.ts';
 import { lineRoutes } from './api/batches/line-routes.ts';
@@ -38,7 +39,7 @@ export interface AppDeps extends Omit<RouteDeps, 'answerBudget' | 'jobs' | 'batc
 
 /** Makes the HTTP application without a socket: tests call `app.request()`, `serve` lets it listen. */
 export function createApp(deps: AppDeps): Hono {
-  const app = new Hono();
+  const app = new Hono({ getPath: pathOfRequest });
   const { playground, jobs = new Jobs(deps), batches = noBatches(deps) } = deps;
   const groups = playground === undefined ? routeGroups : [pageGroup(playground), ...routeGroups];
   const generating = groups.flatMap((group) => group.generating);
@@ -81,6 +82,17 @@ export function createApp(deps: AppDeps): Hono {
 function noBatches({ log, now, clock = systemClock, maxBodyBytes: maxLineBytes }: AppDeps): Batches {
   const none = { maxFileBytes: 0, maxBytes: 0, maxOpenLines: 1 };
   return new Batches({ ...none, log, now, clock, maxLineBytes });
+}
+
+/** OpenAI's routes, which clients whose base URL lacks /v1 ask for without it. */
+const UNVERSIONED = ['/chat/completions', '/completions', '/embeddings', '/models', '/responses'];
+
+/** The path by which guard, routes and log know a request: with /v1, and without a slash at its end. */
+function pathOfRequest(request: Request): string {
+  const sent = getPath(request);
+  const path = sent.length > 1 && sent.endsWith('/') ? sent.slice(0, -1) : sent;
+  const isUnversioned = UNVERSIONED.some((each) => path === each || path.startsWith(`${each}/`));
+  return isUnversioned ? `/v1${path}` : path;
 }
 
 /** Refuses compressed bodies: nothing here decompresses them. */

@@ -121,7 +121,7 @@ const PLAIN_NAME = /^[\w$.-]{1,64}$/;
 
 /**
  * Names the members of a body that were sent and are ignored, each once: those with ANYTHING in their tables, and those below
- * the top level that an object's schema drops. A name that is too long or strange for a header is written as "?".
+ * the top level that an object's schema drops, which a loose object's does not. A name that is too long or strange for a header is written as "?".
  */
 export function ignoredIn(schema: z.ZodType, body: unknown): string[] {
   return [...new Set(ignoredMembers(schema, body, ''))];
@@ -134,12 +134,14 @@ function ignoredMembers(schema: z.core.$ZodType, value: unknown, prefix: string)
   if (def?.type === 'array')
     return asList(value).flatMap((item) => ignoredMembers(def.element, item, prefix));
   if (def?.type !== 'object') return [];
+  const isLoose = def.catchall?._zod.def.type === 'unknown';
   const own: string[] = [];
   const unknown: string[] = [];
   const inside: string[] = [];
   for (const [name, member] of Object.entries(value)) {
     if (member === null) continue;
     const known = Object.hasOwn(def.shape, name) ? def.shape[name] : undefined;
+    if (known === undefined && isLoose) continue;
     if (known === undefined) unknown.push(prefix + (PLAIN_NAME.test(name) ? name : '?'));
     else if (known === ignored) own.push(prefix + name);
     else inside.push(...ignoredMembers(known, member, `${prefix}${name}.`));

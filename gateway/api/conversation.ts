@@ -26,14 +26,18 @@ import { toolName } from './tools.ts';
 export const MAX_MESSAGES = 4096;
 export const TOO_MANY_MESSAGES = `must have at most ${MAX_MESSAGES} messages`;
 
-const NO_CONTINUATION = 'the last message must not have the role "assistant": continuing it is not supported';
+const NO_CALLS = 'the last message must not have tool calls: it is continued, and they need results';
 
-/** Reports a conversation that ends with an assistant's message, for APIs in which that asks to continue the message. */
-export function refuseContinuation(
-  messages: readonly { readonly role: string }[],
-  ctx: fields.Context,
-): void {
-  if (messages.at(-1)?.role === 'assistant') violated(ctx, 'unsupported', NO_CONTINUATION);
+/** Reports what cannot be continued, for APIs in which a conversation that ends with an assistant's message asks for that. */
+export function checkLast(messages: readonly ChatMessage[], ctx: fields.Context): void {
+  const last = messages.at(-1);
+  if (last?.role === 'assistant' && last.toolCalls !== undefined) violated(ctx, 'unsupported', NO_CALLS);
+}
+
+/** How such a conversation is rendered. */
+export function continuing(messages: readonly ChatMessage[]): Omit<RenderOptions, 'tools'> {
+  const continuesLast = messages.at(-1)?.role === 'assistant';
+  return { continuesLast, addsGenerationPrompt: !continuesLast };
 }
 
 /** Reports a member that only messages with the role `speaker` may have. path: from the message to the member. */
@@ -149,7 +153,9 @@ const role = z
 const NO_ARGUMENTS = 'must be an object as JSON text';
 
 /** The arguments of a call, as JSON text. SDKs send an empty string for a call without arguments. */
-export const callArguments = z.string().transform((text, ctx): object => {
+export const callArguments = z.string().transform(argumentsOf);
+
+export function argumentsOf(text: string, ctx: fields.Context): object {
   if (text === '') return {};
   try {
     const value = parseLosslessJson(text);
@@ -159,7 +165,7 @@ export const callArguments = z.string().transform((text, ctx): object => {
   }
   fields.violated(ctx, 'json', NO_ARGUMENTS);
   return z.NEVER;
-});
+}
 
 const toolCall = z
   .object({

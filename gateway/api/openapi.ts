@@ -19,6 +19,7 @@ export function openApiDocument(groups: readonly RouteGroup[]): object {
   return {
     openapi: '3.1.1',
     info: { title: 'Runnel', version: version(), license: LICENSE, description: DESCRIPTION },
+    servers: [{ url: '/' }],
     tags: [...new Set(described.map(({ group }) => group.name))].map((name) => ({ name })),
     paths,
     components: {

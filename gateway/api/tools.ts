@@ -48,25 +48,30 @@ export function toolOf({ name, description, parameters }: Described, strict: boo
 
 /**
  * A list of tools of this type with different names. A tool of another type is refused for its type, not for the members that
- * it lacks. place: the path of the name in a tool as it is sent.
+ * it lacks. place: the path of the name in a tool as it is sent. leftOut: other types, of which `tool` makes undefined; such tools are
+ * left out, unless there are no others.
  */
 export function toolList<Sent extends Tool>(
   type: string,
-  tool: z.ZodType<Sent>,
+  tool: z.ZodType<Sent | undefined>,
   place: readonly string[] = ['name'],
+  leftOut: readonly string[] = [],
 ) {
   const sentence = `is not supported: tools are of the type ${JSON.stringify(type)} here`;
   return z
-    .array(typed([type], () => sentence, tool))
+    .array(typed([type, ...leftOut], () => sentence, tool))
     .max(MAX_TOOLS, `must have at most ${MAX_TOOLS} tools`)
     .superRefine((tools, ctx) => {
-      const names = tools.map(({ name }) => name);
-      const second = names.findIndex((name, index) => names.indexOf(name) < index);
+      if (tools.length > 0 && tools.every((each) => each === undefined))
+        violated(ctx, 'unsupported', sentence, [0, 'type']);
+      const names = tools.map((each) => each?.name);
+      const second = names.findIndex((name, index) => name !== undefined && names.indexOf(name) < index);
       if (second < 0) return;
       const path = [second, ...place];
-      const sentence = `tools.${path.join('.')} is already the name of another tool`;
-      violated(ctx, 'unique', sentence, path);
+      const taken = `tools.${path.join('.')} is already the name of another tool`;
+      violated(ctx, 'unique', taken, path);
     })
+    .transform((tools) => tools.filter((each) => each !== undefined))
     .default([]);
 }
 

@@ -4,6 +4,7 @@ import type { ReceiptTerms } from '../generation/receipt.ts';
 import { PartialAnswers } from '../generation/text-stream.ts';
 import type { Thinking } from '../generation/thinking-parser.ts';
 import type { Job } from '../jobs/job.ts';
+import type { StoredAnswer } from '../jobs/stored-answer.ts';
 import type { Model } from '../models/model.ts';
 import { memoryOf } from '../models/model-registry.ts';
 import type { RenderOptions } from '../prompt/chat-template.ts';
@@ -21,6 +22,7 @@ import {
   JOB_HEADER,
   requireJournal,
   sinkOf,
+  storedAnswer,
   streamOf,
 } from './kept-answer.ts';
 import {
@@ -77,6 +79,7 @@ export async function answer(
   const beginMs = deps.monotonicNow();
   const { durable } = call;
   if (durable) requireJournal(deps.jobs, durable);
+  else if (call.stored === 'required') requireJournal(deps.jobs, 'store');
   const idempotency = idempotencyOf(c, body, durable);
   const twin = idempotency && (await deps.jobs.openTwin(idempotency.key));
   if (twin !== undefined) return answerTwin(c, deps, parsed, twin, idempotency);
@@ -108,15 +111,21 @@ export async function answer(
     deps.jobs.refuseQuarantined(prepared.requests);
     const used = c.get('used');
     used.tokens_in = prepared.numPromptTokens;
-    if (job?.isDurable)
-      return beginKept(c, deps, job, { ...parsed, body, uuid, requestId }, usable, prepared);
+    const kept = { ...parsed, body, uuid, requestId };
+    if (job?.isDurable) return beginKept(c, deps, job, kept, usable, prepared);
+    const stored = storedAnswer(c, deps, kept, usable, prepared);
     const ids = { uuid, requestId, modelInMs, numChoicesPerPrompt: call.numChoices ?? 1 };
-    const facts = factsOf(deps, usable, prepared, ids, beginMs);
-    job?.run();
-    if (call.isStreamed) return answerStream(c, deps, parsed, job, usable, prepared, facts);
-    return answerWhole(c, encoding, facts, (sink) =>
-      generate(call, prepared, usable, countingSink(sink, used, facts)),
-    );
+    const facts = factsOf(deps, usable, prepared, ids, beginMs, stored);
+    try {
+      job?.run();
+      if (call.isStreamed) return answerStream(c, deps, parsed, job, stored, usable, prepared, facts);
+      return await answerWhole(c, encoding, facts, (sink) =>
+        generate(call, prepared, usable, stored, countingSink(sink, used, facts)),
+      );
+    } catch (error) {
+      stored?.drop();
+      throw error;
+    }
   });
 }
 
@@ -129,18 +138,20 @@ function answerStream(
   deps: RouteDeps,
   { call, encoding, log }: Omit<ParsedCall, 'ignored'>,
   job: Job | undefined,
+  stored: StoredAnswer | undefined,
   usable: UsableModel,
   prepared: PreparedCall,
   facts: Facts,
 ): Response {
   const stream = streamOf(c, encoding);
   const sink = sinkOf(encoding.stream(facts, stream), log ?? { failed: failureLog(deps.log, c) });
-  const text = generate(call, prepared, usable, countingSink(sink, c.get('used'), facts));
+  const text = generate(call, prepared, usable, stored, countingSink(sink, c.get('used'), facts));
   const [first] = prepared.requests;
   if (first !== undefined) log?.begun(first);
   job?.signal.addEventListener('abort', () => text.abort(job.signal.reason));
   return stream.respond(text, () => {
     if (job !== undefined) deps.jobs.drop(job);
+    stored?.drop();
     log?.over();
   });
 }
@@ -152,13 +163,14 @@ function factsOf(
   { requests, numPromptTokens, thinking, offer }: PreparedCall,
   known: Pick<Facts, 'uuid' | 'requestId' | 'modelInMs' | 'numChoicesPerPrompt'>,
   beginMs: number,
+  stored: StoredAnswer | undefined,
 ): Facts {
   const begunMs = deps.monotonicNow();
   return {
     ...known,
-    createdMs: deps.now(),
+    createdMs: stored?.createdMs ?? deps.now(),
     preparedInMs: begunMs - beginMs,
-    now: deps.now,
+    now: () => stored?.endedMs ?? deps.now(),
     elapsedMs: () => deps.monotonicNow() - begunMs,
     vramBytes: () => memoryOf(runner.status().info).vram_bytes,
     modelId: model.id,
@@ -168,6 +180,7 @@ function factsOf(
     numPromptTokens,
     numChoices: requests.length,
     maxTokensOut: info.maxTokensOut ?? Number.POSITIVE_INFINITY,
+    isKept: () => stored?.isKept ?? false,
     beginsWithText: offer?.calls === undefined && thinking === undefined,
   };
 }
@@ -286,6 +299,7 @@ function generate(
   { stop, tokens = UNCONSTRAINED, report = {}, maxTokens, failsAtTimeLimit = false }: Call,
   { requests, thinking, offer, receipt }: PreparedCall,
   { model, info, runner }: UsableModel,
+  stored: StoredAnswer | undefined,
   sink: MergedSink,
 ): AbortableText {
   const { tokenizer } = model;
@@ -304,7 +318,8 @@ function generate(
     : sink;
   const { numericsId } = info;
   const receipted = withReceipts(heard, receipt, { model, numericsId, requests, stop });
-  return mergeStreams(runner, requests, options, receipted);
+  if (stored === undefined) return mergeStreams(runner, requests, options, receipted);
+  return mergeStreams(stored.noting(runner), requests, options, stored.keptBefore(receipted));
 }
 
 /** Counts the tokens of the answers, for the log. */

@@ -46,6 +46,10 @@ export interface Call {
   readonly durable?: 'durable' | 'background' | undefined;
   /** Undefined: the answer has no receipt, unless the server gives all answers one. */
   readonly receipt?: ReceiptForm | undefined;
+  /** The journal keeps the answer when it has ended, so that it can be read again: always, or if there is room. It has one choice. */
+  readonly stored?: 'required' | 'if-possible' | undefined;
+  /** What was said up to the answer, as JSON in the API's words, for an answer that can be continued from what is kept of it. */
+  readonly history?: () => string;
   /** When the client wants no answer any more, in milliseconds since 1970. */
   readonly deadlineMs?: number | undefined;
   /** Whether a time limit fails an answer that has begun, instead of ending it with what there is. */
@@ -110,6 +114,8 @@ export interface Facts {
   readonly numChoicesPerPrompt: number;
   /** The server's limit of an answer; the context may leave less. */
   readonly maxTokensOut: number;
+  /** Whether the journal has the answer or, before its end, is to have it. */
+  isKept(): boolean;
   /** Whether the answer can neither think nor call tools. */
   readonly beginsWithText: boolean;
 }
@@ -149,7 +155,7 @@ export interface Encoding {
   readonly failureEvent?: (error: ApiError, requestId: string | undefined) => string;
   /** What streams consist of; server-sent events by default. */
   readonly form?: { readonly type: string; readonly encoding: 'utf8' | 'latin1' };
-  /** The id of a durable job without one of its client's; the answer's UUID by default. */
+  /** The id of a job without one of its client's; the answer's UUID by default. */
   readonly jobId?: (uuid: string) => string;
   /**
    * Makes the body of an answer in the background, as it is now: onStage is called with it, and again at the end, before onEnd.

@@ -7,7 +7,9 @@ import { TextStream } from '../generation/text-stream.ts';
 import { type Thinking, thinkingLimit } from '../generation/thinking-parser.ts';
 import type { CallSyntax } from '../generation/tool-call-parser.ts';
 import type { DurableJob, Job } from '../jobs/job.ts';
-import type { Jobs } from '../jobs/jobs.ts';
+import type { JobFacts, Jobs } from '../jobs/jobs.ts';
+import type { StoredAnswer } from '../jobs/stored-answer.ts';
+import { JournalRefusal } from '../journal/journal-error.ts';
 import type { Idempotency } from '../journal/records.ts';
 import { asList, asObject, JSON_TYPE, jsonText, memberOf } from '../json/json-values.ts';
 import type { Model } from '../models/model.ts';
@@ -28,11 +30,11 @@ import { WholeAnswer, whileWanted } from './whole-answer.ts';
  * they become the same events.
  */
 
-/** Throws a 400 on `field`, which asks for a durable job, if there is no journal. */
-export function requireJournal({ isKeeping }: Pick<Jobs, 'isKeeping'>, field: string): void {
+/** Throws a 400 on `field`, which asks for what is kept, if there is no journal. */
+export function requireJournal({ isKeeping }: Pick<Jobs, 'isKeeping'>, field: string, value = 'true'): void {
   if (isKeeping) return;
   const message = `${field} needs a journal, which this server does not have: it was started with --journal-dir off, or its log says why`;
-  throw invalidField({ code: 'no_journal', field, constraint: 'journal', message, value: 'true' });
+  throw invalidField({ code: 'no_journal', field, constraint: 'journal', message, value });
 }
 
 /** A call, and what its answer needs when it is read again. */
@@ -42,32 +44,26 @@ interface KeptCall extends Omit<ParsedCall, 'ignored'> {
   readonly requestId: string | undefined;
 }
 
+/** What is asked of the runner for a kept call, and of its receipt. */
+interface KeptRequests {
+  readonly requests: readonly GenerateRequest[];
+  readonly receipt: ReceiptTerms | undefined;
+}
+
 /** Begins the job, and answers as its call asks. */
 export async function beginKept(
   c: Context,
   deps: RouteDeps,
   job: Job,
-  { call, encoding, log, body, uuid, requestId }: KeptCall,
+  kept: KeptCall,
   { model, name, info, runner }: UsableModel,
-  {
-    requests,
-    receipt,
-  }: { readonly requests: readonly GenerateRequest[]; readonly receipt: ReceiptTerms | undefined },
+  { requests, receipt }: KeptRequests,
 ): Promise<Response> {
+  const { call, encoding, log } = kept;
   const used = c.get('used');
   const [request] = requests;
   if (request === undefined || requests.length > 1) throw new Error('A durable call has one choice.');
-  const record = {
-    model: name,
-    modelId: model.id,
-    stop: call.stop,
-    endsAtTimeLimit: !call.failsAtTimeLimit,
-    route: c.req.path,
-    body: jsonText(withoutPrompt(body, call.input.field)),
-    uuid,
-    ...(requestId === undefined ? {} : { requestId }),
-    ...(receipt && { receipt }),
-  };
+  const record = recordOf(c, kept, { model, name }, receipt);
   const durable = await deps.jobs.keep(job, { record, request, model, info, runner });
   log?.begun(request);
   onEnd(durable, () => {
@@ -77,6 +73,50 @@ export async function beginKept(
     if (log !== undefined) logEnd(durable, log);
   });
   return answerKept(c, openedWith(deps, durable, model, { call, encoding }), -1);
+}
+
+/** What is kept of the call and its model. */
+function recordOf(
+  c: Context,
+  { call, body, uuid, requestId }: KeptCall,
+  { model, name }: Pick<UsableModel, 'model' | 'name'>,
+  receipt: ReceiptTerms | undefined,
+): JobFacts['record'] {
+  return {
+    model: name,
+    modelId: model.id,
+    stop: call.stop,
+    endsAtTimeLimit: !call.failsAtTimeLimit,
+    route: c.req.path,
+    body: jsonText(withoutPrompt(body, call.input.field)),
+    ...(call.history && { history: call.history() }),
+    uuid,
+    ...(requestId === undefined ? {} : { requestId }),
+    ...(receipt && { receipt }),
+  };
+}
+
+/**
+ * Makes room for the answer if its call asks for that. Undefined if it does not, or if there is none and it need not. Throws
+ * JournalRefusal.
+ */
+export function storedAnswer(
+  c: Context,
+  deps: RouteDeps,
+  kept: KeptCall,
+  { model, name, info }: UsableModel,
+  { requests, receipt }: KeptRequests,
+): StoredAnswer | undefined {
+  const { call, encoding, uuid } = kept;
+  const [request] = requests;
+  if (call.stored === undefined || !deps.jobs.isKeeping || request === undefined) return undefined;
+  const facts = { record: recordOf(c, kept, { model, name }, receipt), request, model, info };
+  try {
+    return deps.jobs.store(callersOf(c), encoding.jobId?.(uuid) ?? uuid, facts);
+  } catch (error) {
+    if (call.stored === 'if-possible' && error instanceof JournalRefusal) return undefined;
+    throw error;
+  }
 }
 
 /** The body without its prompt, which no answer repeats. It is still a body that its API takes. */
@@ -194,6 +234,7 @@ function openedWith(
     numPromptTokens: promptIds.length,
     ...{ numChoices: 1, numChoicesPerPrompt: 1 },
     maxTokensOut: deps.tokenLimits?.maxTokensOut ?? Number.POSITIVE_INFINITY,
+    isKept: () => true,
     beginsWithText: toolCalls === undefined && thinking === undefined,
   };
   return { durable, model, call, encoding, facts, thinking, toolCalls };
@@ -226,6 +267,11 @@ export function streamKept(c: Context, opened: OpenedAnswer, last: number): Resp
 
 /** The answer as it is now: in progress, or as its last event has it. */
 export async function answerStage(c: Context, opened: OpenedAnswer): Promise<Response> {
+  return c.body(await stageOf(opened), 200, { 'content-type': JSON_TYPE });
+}
+
+/** The same, as JSON. */
+export async function stageOf(opened: OpenedAnswer): Promise<string> {
   const { durable, encoding, facts } = opened;
   let body = '';
   await new Promise<void>((resolve) => {
@@ -236,7 +282,7 @@ export async function answerStage(c: Context, opened: OpenedAnswer): Promise<Res
     if (encoder === undefined || durable.endedMs === undefined) resolve();
     else readKept(opened, sinkOf(encoder), resolve);
   });
-  return c.body(body, 200, { 'content-type': JSON_TYPE });
+  return body;
 }
 
 function readKept(

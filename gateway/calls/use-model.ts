@@ -1,7 +1,7 @@
 import type { Context } from 'hono';
 import { ApiError, shown } from '../errors/api-error.ts';
 import type { Model } from '../models/model.ts';
-import { type ServedModel, UnknownModelError } from '../models/model-registry.ts';
+import { type ServedModel, servedName, UnknownModelError } from '../models/model-registry.ts';
 import type { Runner, RunnerInfo } from '../runner/runner.ts';
 import { failureLog } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
@@ -92,7 +92,8 @@ async function answerBy(
   try {
     const { model, info } = requireReady(served);
     // Another model with another name may have replaced it.
-    if (name !== undefined && !served.names.includes(name)) throw modelNotFound(name, deps);
+    if (name !== undefined && !served.names.includes(servedName(name, served.names)))
+      throw modelNotFound(name, deps);
     return await answer({
       // Errors then name the model as the client did.
       model: name === undefined ? model : { ...model, id: name },

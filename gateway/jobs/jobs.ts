@@ -19,6 +19,7 @@ import { type Clock, systemClock } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
 import { DurableJob, type DurableJobEvents, generationErrorOf, Job, shortened } from './job.ts';
 import { Resumption } from './resumption.ts';
+import { StoredAnswer } from './stored-answer.ts';
 
 /**
  * The jobs of this process, and those that the journal keeps of it and of earlier ones. A job is here from its acceptance on, so
@@ -40,15 +41,28 @@ export interface JobsOptions {
   readonly clock?: Clock;
 }
 
-/** What a job needs to be kept and begun. */
-export interface JobBegin {
+/** What the journal keeps of a job. */
+export interface JobFacts {
   readonly record: Pick<
     JobRecord,
-    'model' | 'modelId' | 'stop' | 'endsAtTimeLimit' | 'route' | 'body' | 'uuid' | 'requestId' | 'receipt'
+    | 'model'
+    | 'modelId'
+    | 'stop'
+    | 'endsAtTimeLimit'
+    | 'route'
+    | 'body'
+    | 'history'
+    | 'uuid'
+    | 'requestId'
+    | 'receipt'
   >;
   readonly request: GenerateRequest;
   readonly model: Model;
   readonly info: RunnerInfo;
+}
+
+/** What a job needs to be kept and begun. */
+export interface JobBegin extends JobFacts {
   readonly runner: Runner;
 }
 
@@ -62,6 +76,8 @@ export class Jobs {
   readonly #live = new Map<string, Job>();
   /** The writes of records under way. */
   readonly #admissions = new Set<Promise<unknown>>();
+  /** Answers that have not ended, and that the journal has room for. */
+  readonly #stored = new Set<StoredAnswer>();
   /** Requests of jobs that have killed gateways. */
   readonly #quarantine: Quarantine;
   readonly #resumption: Resumption;
@@ -201,28 +217,46 @@ export class Jobs {
     return admission.finally(() => this.#admissions.delete(admission));
   }
 
-  async #keep(job: Job, { record, request, model, info, runner }: JobBegin): Promise<DurableJob> {
-    job.signal.throwIfAborted();
-    runner.assertCapacity([request]);
-    const { vocabulary, resumeFrom: _none, thinkingLimit, ...asked } = request;
-    const { caller, id, idempotency } = job;
-    const whole: JobRecord = {
+  #recordOf(
+    { caller, id, idempotency }: Pick<Job, 'caller' | 'id' | 'idempotency'>,
+    { record, request, model, info }: JobFacts,
+  ): JobRecord {
+    const { vocabulary: _made, resumeFrom: _none, thinkingLimit, ...asked } = request;
+    return {
       ...record,
       ...{ caller, id, createdMs: this.#options.now(), modelFile: model.file, numericsId: info.numericsId },
       request: asked,
       ...(thinkingLimit && { thinkingLimit: factsOf(thinkingLimit) }),
       ...(idempotency && { idempotency }),
     };
+  }
+
+  /** Makes room for an answer that is to be kept once it has ended. Throws JournalRefusal. */
+  store(callers: readonly string[], id: string, facts: JobFacts): StoredAnswer {
+    const [caller = ''] = callers;
+    const record = this.#recordOf({ caller, id, idempotency: undefined }, facts);
+    const stored = new StoredAnswer(this.#opened(), record, this.#options.now, () => {
+      this.#stored.delete(stored);
+      if (this.#isStopping && this.#stored.size === 0) void this.#journal?.close();
+    });
+    this.#stored.add(stored);
+    return stored;
+  }
+
+  async #keep(job: Job, { record, request, model, info, runner }: JobBegin): Promise<DurableJob> {
+    job.signal.throwIfAborted();
+    runner.assertCapacity([request]);
+    const whole = this.#recordOf(job, { record, request, model, info });
     const journal = this.#opened();
     const entry = await journal.admit(whole);
-    const kept = { record: whole, content: emptyContent(asked), endedMs: undefined, numDeaths: 0 };
+    const kept = { record: whole, content: emptyContent(request), endedMs: undefined, numDeaths: 0 };
     const durable = new DurableJob(job, entry, kept, this.#events);
     if (job.state === 'left') durable.suspend();
     else if (job.isOver) durable.fail(generationErrorOf(job.signal.reason));
     else {
       job.wait();
       try {
-        durable.begin(runner, model.tokenizer, vocabulary);
+        durable.begin(runner, model.tokenizer, request.vocabulary);
       } catch (error) {
         if (!(error instanceof GenerationError) || !this.#resumption.waitsAfter(error, durable)) {
           await journal.forget(entry);
@@ -413,7 +447,7 @@ export class Jobs {
     this.#resumption.tryNow();
   }
 
-  /** Leaves unfinished jobs to the next process. */
+  /** Leaves unfinished jobs to the next process. The journal is open for as long as answers go on that it is to have. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     this.#resumption.stop();
@@ -421,7 +455,7 @@ export class Jobs {
       if (job.isDurable && job.state === 'accepted') job.leave(stopping());
     await Promise.allSettled(this.#admissions);
     for (const job of this.#durable()) job.suspend();
-    await this.#journal?.close();
+    await (this.#stored.size === 0 ? this.#journal?.close() : this.#journal?.flush());
   }
 }
 

@@ -4,12 +4,14 @@ import { type Clock, systemClock, type Timer } from '../system/clock.ts';
 import {
   bytesOf,
   type Entry,
+  endKey,
   entryOf,
   type JournalEntry,
   KEY_LENGTH,
   keyOf,
   nameOf,
   parkingKey,
+  pieceKey,
   startKey,
 } from './entry.ts';
 import { JournalError, JournalRefusal, JournalUnavailable, passingReasonOf } from './journal-error.ts';
@@ -18,6 +20,8 @@ import {
   emptyContent,
   type JobRecord,
   type ParkingRecord,
+  packEnd,
+  packPiece,
   packRecord,
   packStart,
   unpackEnd,
@@ -82,6 +86,13 @@ export interface TakenWrites {
   readonly isPromised: boolean;
 }
 
+/** Room for a job that is not written yet. */
+export interface Reservation {
+  readonly entry: Entry;
+  /** The job's record. */
+  readonly packed: Uint8Array;
+}
+
 export interface JournalStats {
   readonly numJobs: number;
   readonly numBytes: number;
@@ -105,6 +116,8 @@ export class Journal {
   readonly #dirty = new Set<Journalled>();
   /** The write under way, if any. forget() waits for it, or the write would bring the job back. */
   #writing: Promise<void> | undefined;
+  /** The removals under way. */
+  readonly #removals = new Set<Promise<void>>();
   #timer: Timer | undefined;
   #sweeper: Timer | undefined;
   #nextNumber = 1;
@@ -180,14 +193,7 @@ export class Journal {
    * JournalRefusal.
    */
   async admit(record: JobRecord): Promise<JournalEntry> {
-    const name = nameOf(record);
-    if (this.#isClosed)
-      throw new JournalRefusal('failed', 'The server is stopping and accepts no durable jobs.');
-    if (this.#entries.has(name)) throw new Error(`The journal already has a job ${record.id}.`);
-    const packed = packRecord(record);
-    const entry = entryOf(keyOf(this.#nextNumber++), record, packed.length);
-    this.#makeRoom(entry);
-    this.#entries.set(name, entry);
+    const { entry, packed } = this.reserve(record);
     try {
       const started = packStart({ numTokens: 0, numStarts: 1 });
       const writes: Write[] = [
@@ -196,11 +202,53 @@ export class Journal {
       ];
       entry.numBytes += await this.#store.write(writes, true);
     } catch (error) {
-      this.#entries.delete(name);
+      this.release(entry);
       this.#fail(error);
       throw this.#refusal();
     }
     return entry;
+  }
+
+  /** Makes room for a job, of which nothing is written, and which cannot be found yet. Throws JournalRefusal. */
+  reserve(record: JobRecord): Reservation {
+    const name = nameOf(record);
+    if (this.#isClosed)
+      throw new JournalRefusal('failed', 'The server is stopping and accepts no durable jobs.');
+    if (this.#entries.has(name)) throw new Error(`The journal already has a job ${record.id}.`);
+    const packed = packRecord(record);
+    const entry = entryOf(keyOf(this.#nextNumber++), record, packed.length);
+    this.#makeRoom(entry);
+    this.#entries.set(name, entry);
+    return { entry, packed };
+  }
+
+  /** Gives the room back. */
+  release(entry: JournalEntry): void {
+    this.#entries.delete(nameOf(entry));
+  }
+
+  /** Writes a job that has ended, whole. Returns false, and gives its room back, if it cannot be written. */
+  async fill(
+    { entry, packed }: Reservation,
+    content: Readonly<TokenLogContent>,
+    end: EndRecord,
+  ): Promise<boolean> {
+    const writes: Write[] = [
+      { type: 'put', key: `${entry.key}r`, value: packed },
+      { type: 'put', key: pieceKey(entry, 0), value: packPiece(content, 0) },
+      { type: 'put', key: endKey(entry), value: packEnd(end) },
+    ];
+    try {
+      if (this.#isFailed || this.#isClosed) throw this.#refusal();
+      entry.numBytes += await this.#store.write(writes, false);
+    } catch (error) {
+      this.release(entry);
+      if (!this.#isClosed) this.#fail(error);
+      return false;
+    }
+    entry.endedMs = end.endedMs;
+    entry.reservedBytes = entry.numBytes;
+    return true;
   }
 
   /** Marks the job as having something to be written. Repeated calls before the next write cost nothing. */
@@ -257,15 +305,18 @@ export class Journal {
 
   async #forget(entry: JournalEntry, isSynced: boolean): Promise<void> {
     const name = nameOf(entry);
-    if (this.#entries.get(name)?.key !== entry.key) return;
+    if (this.#isClosed || this.#entries.get(name)?.key !== entry.key) return;
     this.#entries.delete(name);
     for (const job of this.#dirty) if (job.entry.key === entry.key) this.#dirty.delete(job);
+    const removal = this.#remove(entry, isSynced).catch((error) => this.#fail(error));
+    this.#removals.add(removal);
+    await removal;
+    this.#removals.delete(removal);
+  }
+
+  async #remove({ key }: JournalEntry, isSynced: boolean): Promise<void> {
     while (this.#writing !== undefined) await this.#writing;
-    try {
-      await this.#store.remove(entry.key, isSynced);
-    } catch (error) {
-      this.#fail(error);
-    }
+    await this.#store.remove(key, isSynced);
   }
 
   async close(): Promise<void> {
@@ -274,6 +325,7 @@ export class Journal {
     this.#sweeper?.cancel();
     this.#timer?.cancel();
     while (this.#writing !== undefined) await this.#writing;
+    await Promise.all(this.#removals);
     await this.#store.close();
   }
 
@@ -353,6 +405,7 @@ export class Journal {
     const { now, keepMs } = this.#options;
     const isOver = ({ endedMs }: Entry): boolean => endedMs !== undefined && endedMs + keepMs <= now();
     for (const entry of [...this.#entries.values()].filter(isOver)) await this.#forget(entry, false);
+    if (this.#isClosed) return;
     try {
       this.#store.hideFiles();
     } catch (error) {

@@ -146,6 +146,8 @@ const jobRecord = z.strictObject({
   route: z.string(),
   /** The request's body as JSON, with a placeholder for its prompt, which no answer repeats. */
   body: z.string(),
+  /** What was said up to the answer, as JSON in its API's words; absent if nobody can continue the answer. */
+  history: z.string().exactOptional(),
   /** Of the answer alone: its ids are made from it. */
   uuid: z.string(),
   /** The id of the request; absent where an API has none. */

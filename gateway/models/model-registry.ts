@@ -28,6 +28,18 @@ export interface AcquiredModel {
   release(): void;
 }
 
+const LATEST = ':latest';
+
+/** The name with the tag that Ollama's names always have. */
+export function tagged(name: string): string {
+  return name.slice(name.lastIndexOf('/') + 1).includes(':') ? name : name + LATEST;
+}
+
+/** The served name that is meant: the tag "latest" may be there or missing on either side. Without a match, the name itself. */
+export function servedName(name: string, names: readonly string[]): string {
+  return names.find((each) => each === name) ?? names.find((each) => tagged(each) === tagged(name)) ?? name;
+}
+
 export class ModelRegistry {
   #models: readonly [ServedModel, ...ServedModel[]];
 
@@ -64,7 +76,9 @@ export class ModelRegistry {
 
   /** The model of this name, or the default without a name. Throws UnknownModelError. */
   find(name: string | undefined): ServedModel {
-    const found = name === undefined ? this.default : this.#models.find(({ names }) => names.includes(name));
+    if (name === undefined) return this.default;
+    const meant = servedName(name, this.names);
+    const found = this.#models.find(({ names }) => names.includes(meant));
     if (found !== undefined) return found;
     throw new UnknownModelError(`No model here is called ${JSON.stringify(name)}.`);
   }

@@ -74,6 +74,7 @@ test('every route answers as /openapi.json describes it', async () => {
   const begun = JSON.parse(await ask('POST', '/v1/responses', { ...response, background: true }));
   await ask('GET', `/v1/responses/${begun.id}?stream=true`);
   await ask('GET', `/v1/responses/${begun.id}`);
+  await ask('GET', `/v1/responses/${begun.id}/input_items`);
   await ask('POST', `/v1/responses/${begun.id}/cancel`);
   await ask('DELETE', `/v1/responses/${begun.id}`);
 

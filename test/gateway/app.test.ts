@@ -28,9 +28,9 @@ test('a path that takes another method is a 405 that names it', async () => {
 
 test('an unknown path is a 404 in both APIs, which names OpenAI’s base URL', async () => {
   const { post } = testApp();
-  const outside = await post('/chat/completions', {});
+  const outside = await post('/images', {});
   const message =
-    "There is no POST /chat/completions here. The routes of OpenAI's API are under /v1: a client's base URL ends with it.";
+    "There is no POST /images here. The routes of OpenAI's API are under /v1: a client's base URL ends with it.";
   assert.is(outside.status, 404);
   assert.equal(await outside.json(), {
     code: 'NOT_FOUND',

@@ -11,8 +11,9 @@ import {
   aboutImages,
   CallNames,
   chatMessage,
+  checkLast,
+  continuing,
   MAX_MESSAGES,
-  refuseContinuation,
   refuseSpeaker,
   TOO_MANY_MESSAGES,
   textContent,
@@ -104,7 +105,6 @@ const conversation = z
   .array(message)
   .min(1, 'must have at least one message')
   .max(MAX_MESSAGES, TOO_MANY_MESSAGES)
-  .superRefine(refuseContinuation)
   .transform((messages, ctx) => {
     const names = new CallNames(ctx, 'message');
     return messages.flatMap(({ role, content: blocks }, index): ChatMessage[] => {
@@ -118,7 +118,8 @@ const conversation = z
       }
       return said.length === 0 ? [{ role, content: '' }] : said;
     });
-  });
+  })
+  .superRefine(checkLast);
 
 /** One message: the texts are joined, and so is the thinking, which comes first; the calls come last. */
 function saidByAssistant(blocks: readonly Block[], names: CallNames): ChatMessage {
@@ -255,6 +256,11 @@ const promptFields = {
   ...toolFields,
 };
 
+const BEGUN_FORM =
+  'output_config.format and a last message of the assistant exclude each other: the form is that of a whole answer; send one of them';
+const BEGUN_THINKING =
+  'thinking and a last message of the assistant exclude each other: nothing is thought within an answer that has begun; send one of them';
+
 const messagesBody = z
   .strictObject({
     ...promptFields,
@@ -279,6 +285,11 @@ const messagesBody = z
   .superRefine((request, ctx) => {
     checkTools(ctx, request);
     checkBudget(ctx, request, request.max_tokens);
+    const { thinking, output_config, messages } = request;
+    if (!continuing(messages).continuesLast) return;
+    if (output_config.format !== undefined)
+      violated(ctx, 'exclusive', BEGUN_FORM, ['output_config', 'format']);
+    if (thinking?.type === 'enabled') violated(ctx, 'exclusive', BEGUN_THINKING, ['thinking']);
   });
 
 const countBody = z
@@ -319,6 +330,7 @@ function promptCall(request: z.output<typeof countBody>): Call {
     input: {
       field: 'messages',
       messages: system === undefined ? messages : [{ role: 'system', content: system }, ...messages],
+      template: continuing(messages),
     },
     tools: toolParamsOf(request),
     format: grammar && { field: 'output_config.format', grammar },

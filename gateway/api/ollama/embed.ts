@@ -7,7 +7,6 @@ import { parseBody } from '../body.ts';
 import { embedTexts, MAX_TEXTS } from '../embed-texts.ts';
 import * as fields from '../fields.ts';
 import { readJsonText } from '../json.ts';
-import { servedName } from './models.ts';
 import { asksToUnload, contextOf, ignoredByOllama, keepAlive, options } from './requests.ts';
 
 /** Bodies of POST /api/embed and of its older form, /api/embeddings. */
@@ -103,7 +102,7 @@ async function answer(
   asked: Shared,
   answerBy: (usable: UsableModel) => Promise<Response>,
 ): Promise<Response> {
-  const name = servedName(asked.model, deps.models.names);
+  const { model: name } = asked;
   const answered = await useModel(c, deps, { name }, answerBy);
   if (asksToUnload(asked) && deps.isUnloadAllowed) findModel(name, deps).requestUnload();
   return answered;

@@ -7,7 +7,7 @@ import { readModel } from '../../calls/use-model.ts';
 import { ApiError } from '../../errors/api-error.ts';
 import { JSON_TYPE } from '../../json/json-values.ts';
 import type { Model } from '../../models/model.ts';
-import { isResident, memoryOf, type ServedModel } from '../../models/model-registry.ts';
+import { isResident, memoryOf, type ServedModel, servedName, tagged } from '../../models/model-registry.ts';
 import { LINES_TYPE, type RouteDeps } from '../../server/route-group.ts';
 import { parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
@@ -52,21 +52,6 @@ export const showSchema = z
   .meta({ title: 'OllamaShow' });
 
 export const pulledSchema = z.object({ status: z.literal('success') }).meta({ title: 'OllamaPulled' });
-
-const LATEST = ':latest';
-
-/** The name with the tag that Ollama's names always have. */
-function tagged(name: string): string {
-  return name.slice(name.lastIndexOf('/') + 1).includes(':') ? name : name + LATEST;
-}
-
-/**
- * The served name that is meant: the tag "latest" may be there or missing on either side. Without a match, the name
- * itself.
- */
-export function servedName(name: string, names: readonly string[]): string {
-  return names.find((each) => each === name) ?? names.find((each) => tagged(each) === tagged(name)) ?? name;
-}
 
 /** The model's name in a request, under either name that the field has had. */
 const nameFields = {
@@ -131,7 +116,7 @@ export function running(deps: RouteDeps): Handler {
 export function showing(deps: RouteDeps): Handler {
   return async (c) => {
     const name = parseBody(showBody, await readJsonText(c));
-    const model = await readModel(servedName(name, deps.models.names), deps);
+    const model = await readModel(name, deps);
     const { architecture, contextLength, pooling, tokenizer } = model;
     return c.json({
       modified_at: modifiedAt(model.created),

@@ -20,8 +20,9 @@ import {
 } from '../call-fields.ts';
 import {
   chatMessage,
+  checkLast,
+  continuing,
   MAX_MESSAGES,
-  refuseContinuation,
   refuseSpeaker,
   TOO_MANY_MESSAGES,
 } from '../conversation.ts';
@@ -62,8 +63,8 @@ type Message = z.output<typeof message>;
 const conversation = z
   .array(message)
   .max(MAX_MESSAGES, TOO_MANY_MESSAGES)
-  .superRefine(refuseContinuation)
   .transform(conversationOf)
+  .superRefine(checkLast)
   .default([]);
 
 /**
@@ -257,7 +258,7 @@ export function parseChat(body: unknown): Asked {
   const request = parseBody(chatBody, body);
   const { messages, tools } = request;
   return askedBy(chatBody, body, request, {
-    input: { field: 'messages', messages },
+    input: { field: 'messages', messages, template: continuing(messages) },
     tools: tools.length === 0 ? undefined : { tools, choice: 'auto', isParallel: true },
     isEmpty: messages.length === 0,
     textAs: (content, calls, thinking) => {

@@ -25,7 +25,6 @@ import {
   pulledSchema,
   pulling,
   running,
-  servedName,
   showBody,
   showing,
   showSchema,
@@ -122,15 +121,15 @@ function answering(parse: (body: unknown) => Asked): (deps: RouteDeps) => Handle
     const body = await readJsonText(c);
     const asked = parse(body);
     tellIgnored(c, deps.log, asked.ignored(deps.isUnloadAllowed));
-    const model = servedName(asked.form.model, deps.models.names);
     const { form, isEmpty, isLast } = asked;
+    const { model } = form;
     if (isEmpty && isLast) {
       unload(model, deps);
       return c.json(emptyAnswer(form, deps.now(), 'unload'));
     }
     const answered = await (isEmpty
       ? useModel(c, deps, { name: model }, () => c.json(emptyAnswer(form, deps.now(), 'load')))
-      : answer(c, deps, { ...asked, call: { ...asked.call, model } }, body));
+      : answer(c, deps, asked, body));
     // The model leaves when this answer and those of all others have ended.
     if (isLast && deps.isUnloadAllowed) findModel(model, deps).requestUnload();
     return answered;

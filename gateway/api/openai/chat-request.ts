@@ -61,7 +61,7 @@ const body = z
     ...ignoredFields(chatIgnored),
   })
   .superRefine((request, ctx) => {
-    const { logprobs, top_logprobs, max_tokens, max_completion_tokens } = request;
+    const { logprobs, top_logprobs, max_completion_tokens } = request;
     refuseIgnored(ctx, !logprobs && top_logprobs > 0, 'top_logprobs', 'needs logprobs to be true');
     checkShared(ctx, request);
     checkTemplateFields(ctx, request);
@@ -71,12 +71,22 @@ const body = z
       ...(isLimited ? ['allowed_token_ids'] : []),
       ...(logprobs ? ['logprobs'] : []),
     ]);
-    const isSecond = max_completion_tokens !== undefined && max_tokens !== undefined;
-    const differs = isSecond && max_tokens !== max_completion_tokens;
-    refuseIgnored(ctx, differs, 'max_tokens', 'and max_completion_tokens mean the same; send one of them');
-    const name = max_completion_tokens === undefined ? 'max_tokens' : 'max_completion_tokens';
-    checkMinTokens(ctx, request.min_tokens, { name, value: max_completion_tokens ?? max_tokens });
+    const value = leastOf(request);
+    const name = value === max_completion_tokens ? 'max_completion_tokens' : 'max_tokens';
+    checkMinTokens(ctx, request.min_tokens, { name, value });
   });
+
+/** Both names of one limit may be sent, and then both limits hold. */
+function leastOf({
+  max_tokens: one = Number.POSITIVE_INFINITY,
+  max_completion_tokens: other = Number.POSITIVE_INFINITY,
+}: {
+  readonly max_tokens?: number | undefined;
+  readonly max_completion_tokens?: number | undefined;
+}): number | undefined {
+  const least = Math.min(one, other);
+  return Number.isFinite(least) ? least : undefined;
+}
 
 /** POST /v1/chat/completions. */
 export const chat = codec(
@@ -87,7 +97,7 @@ export const chat = codec(
       input: { field: 'messages', messages: request.messages, template: renderOptions(request) },
       tools: toolParamsOf(request),
       thinking: thinkingParamsOf(reasoningParams(request)),
-      maxTokens: request.max_completion_tokens ?? request.max_tokens,
+      maxTokens: leastOf(request),
       report: {
         topLogprobs: request.logprobs ? request.top_logprobs : undefined,
         timings: request.timings,

@@ -59,7 +59,7 @@ function isNumbers(value: unknown): value is readonly number[] {
 /** The most choices of one request, over all its prompts. */
 const MAX_CHOICES = 64;
 const DEFAULT_MAX_TOKENS = 16;
-const MAX_LOGPROBS = 5;
+const MAX_LOGPROBS = 20;
 
 const body = z
   .strictObject({

@@ -46,7 +46,8 @@ export const sharedIgnored = {
   prompt_cache_retention: ANYTHING,
   safety_identifier: ANYTHING,
   service_tier: ['auto', 'default'],
-  store: NO,
+  // Only responses are stored.
+  store: ANYTHING,
   user: ANYTHING,
   // Fields of llama-server: samplers that must be off, and the parameters that those samplers would have.
   cache_prompt: ANYTHING,

@@ -1,8 +1,9 @@
 import * as z from 'zod';
 import type { Tool } from '../../calls/tool-offer.ts';
-import { asObject, memberOf } from '../../json/json-values.ts';
+import { asList, asObject, memberOf } from '../../json/json-values.ts';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import type { Grammar } from '../../runner/runner.ts';
+import { parseBody } from '../body.ts';
 import {
   budgetFields,
   checkThinking,
@@ -12,7 +13,7 @@ import {
   type ReasoningParams,
   receipt,
 } from '../call-fields.ts';
-import { CallNames, callArguments, chatMessage, MAX_MESSAGES, textContent } from '../conversation.ts';
+import { argumentsOf, CallNames, chatMessage, MAX_MESSAGES, textContent } from '../conversation.ts';
 import * as fields from '../fields.ts';
 import {
   ANYTHING,
@@ -76,7 +77,7 @@ const callItem = z.object({
   type: z.literal('function_call'),
   call_id: fields.nonEmpty('call_id'),
   name: toolName,
-  arguments: callArguments,
+  arguments: z.string().transform((text, ctx) => ({ text, value: argumentsOf(text, ctx) })),
   // SDKs add parsed_arguments.
   ...ignoredFields({ id: ANYTHING, parsed_arguments: ANYTHING, status: ANYTHING }),
 });
@@ -90,8 +91,7 @@ const resultItem = z.object({
 
 const MESSAGES_AND_CALLS =
   'is not supported: items are of the type "message", "reasoning", "function_call" or "function_call_output" here';
-const NOTHING_STORED =
-  'is not supported: nothing is stored here that it could refer to; send the item itself';
+const NOTHING_STORED = 'is not supported: send the item itself, or previous_response_id';
 
 /** An item. Without a type, an object is a message. */
 const item = z.preprocess(
@@ -107,21 +107,70 @@ const item = z.preprocess(
   ),
 );
 
-type Item = z.output<typeof item>;
+export type Item = z.output<typeof item>;
 
-/** A text, or items: messages, what was thought, calls of tools and their results. */
-const inputItems = z
-  .preprocess(
-    (value) => (typeof value === 'string' ? [{ role: 'user', content: value }] : value),
-    z
-      .array(item, 'must be a string or an array of items')
-      .min(1, 'must have at least one item')
-      .max(MAX_MESSAGES, `must have at most ${MAX_MESSAGES} items`),
-  )
-  .transform(conversationOf);
+/** A conversation: its items as they are kept, and as templates see them. */
+export interface Conversation {
+  readonly items: readonly object[];
+  readonly messages: readonly ChatMessage[];
+}
 
-/** The conversation as templates see it. A call is added to the message of the assistant before it, or gets one without text. */
-function conversationOf(items: readonly Item[], ctx: fields.Context): ChatMessage[] {
+/**
+ * A text, or items: messages, what was thought, calls of tools and their results. earlier: the items of the conversation that they
+ * continue.
+ */
+function inputItems(earlier: readonly Item[]) {
+  return z
+    .preprocess(
+      (value) => (typeof value === 'string' ? [{ role: 'user', content: value }] : value),
+      z
+        .array(item, 'must be a string or an array of items')
+        .min(1, 'must have at least one item')
+        .max(MAX_MESSAGES, `must have at most ${MAX_MESSAGES} items`),
+    )
+    .transform((own, ctx): Conversation => {
+      const items = [...earlier, ...own];
+      const count = [items.length, MAX_MESSAGES] as const;
+      if (earlier.length > 0) fields.refuseMany(ctx, 'input and what it continues', count, 'items together');
+      return { items: items.map(keptItem), messages: messagesOf(items, earlier.length, ctx) };
+    });
+}
+
+/** Items that were kept. */
+export function itemsOf(kept: unknown): readonly Item[] {
+  return parseBody(z.array(item), asList(kept));
+}
+
+/** An item as OpenAI lists it. Its text is in one part, and it has an id of its place in the conversation unless its client gave it one. */
+function keptItem(each: Item, index: number): object {
+  const { id: given, type } = each;
+  const id = typeof given === 'string' ? given : `item_${index}`;
+  const status = 'completed';
+  switch (type) {
+    case 'message': {
+      const { role, content: text } = each;
+      const part =
+        role === 'assistant' ? { type: 'output_text', text, annotations: [] } : { type: 'input_text', text };
+      return { id, type, status, role, content: [part] };
+    }
+    case 'reasoning': {
+      const { summary, content } = each;
+      return { id, type, status, summary, ...(content && { content }) };
+    }
+    case 'function_call': {
+      const { call_id, name, arguments: given } = each;
+      return { id, type, status, call_id, name, arguments: given.text };
+    }
+    case 'function_call_output':
+      return { id, type, status, call_id: each.call_id, output: each.output };
+  }
+}
+
+/**
+ * The conversation as templates see it. A call is added to the message of the assistant before it, or gets one without text.
+ * numEarlier: the items that are not of the body.
+ */
+function messagesOf(items: readonly Item[], numEarlier: number, ctx: fields.Context): ChatMessage[] {
   const names = new CallNames(ctx, 'item');
   const messages: ChatMessage[] = [];
   const thoughts: string[] = [];
@@ -135,10 +184,10 @@ function conversationOf(items: readonly Item[], ctx: fields.Context): ChatMessag
       const { content, summary } = each;
       thoughts.push(...(content ?? summary).map(({ text }) => text));
     } else if (each.type === 'function_call') {
-      const call = { id: each.call_id, name: each.name, arguments: each.arguments };
+      const call = { id: each.call_id, name: each.name, arguments: each.arguments.value };
       names.add([call]);
       addCall(messages, call, takeThought());
-    } else messages.push(names.result(each.call_id, each.output, [index, 'call_id']));
+    } else messages.push(names.result(each.call_id, each.output, [index - numEarlier, 'call_id']));
   }
   return messages;
 }
@@ -179,11 +228,21 @@ const tool = z
     };
   });
 
+/** Tools that agents offer beside functions. The model is not told of them, so it cannot call them. */
+const LEFT_OUT = ['custom', 'local_shell', 'web_search'];
+const leftOutTool = z.looseObject({ type: z.enum(LEFT_OUT) }).transform(() => undefined);
+
+/** Names the tools of a body that are left out. */
+export function leftOutTools(body: unknown): string[] {
+  const types = asList(memberOf(body, 'tools')).map((each) => String(memberOf(each, 'type')));
+  return LEFT_OUT.filter((type) => types.includes(type)).map((type) => `tools.${type}`);
+}
+
 const named = z.strictObject({ type: z.literal('function'), name: z.string() });
 const allowed = z.strictObject({ type: z.literal('allowed_tools'), ...allowedFields(named) });
 
 const toolFields = {
-  tools: toolList('function', tool),
+  tools: toolList('function', z.discriminatedUnion('type', [tool, leftOutTool]), ['name'], LEFT_OUT),
   tool_choice: toolChoice(named, '{"type":"function","name":"…"}', allowed),
   parallel_tool_calls: z.boolean().default(true),
 };
@@ -264,7 +323,6 @@ export const responsesIgnored = {
   intent: ANYTHING,
   max_tool_calls: ANYTHING,
   moderation: NOTHING,
-  previous_response_id: NOTHING,
   prompt: NOTHING,
   prompt_cache_key: ANYTHING,
   prompt_cache_options: ANYTHING,
@@ -287,47 +345,56 @@ const metadata = z.record(z.string(), z.string()).superRefine((pairs, ctx) => {
   fields.violated(ctx, `max_length(${MAX_METADATA_VALUE})`, sentence);
 });
 
-export const responsesBody = z
-  .strictObject({
-    model: fields.nonEmpty('model'),
-    input: inputItems,
-    instructions: z.string().optional(),
-    max_output_tokens: fields.integer('max_output_tokens', 1, MAX_TOKENS).optional(),
-    temperature: fields.float('temperature', 0, 2).default(1),
-    top_p: fields.float('top_p', 0, 1).default(1),
-    text: textField,
-    ...reasoningFields,
-    ...toolFields,
-    include: z
-      .array(z.enum(INCLUDABLE))
-      .transform((names) => ({ logprobs: names.includes(LOGPROBS) }))
-      .default({ logprobs: false }),
-    top_logprobs: fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS).default(0),
-    metadata: metadata.default({}),
-    stream: z.boolean().default(false),
-    /** The response continues without its client, and the journal keeps it. */
-    background: z.boolean().default(false),
-    durable,
-    receipt,
-    /** Must say whether the response is kept, if it is sent. */
-    store: z.boolean().optional(),
-    /** An addition: OpenAI has a seed only for chats. */
-    seed: fields.seed('seed').optional(),
-    /** An addition too. */
-    priority: fields.priority,
-    ...ignoredFields(responsesIgnored),
-  })
-  .superRefine((request, ctx) => {
-    const { include, top_logprobs, store, background, durable } = request;
-    checkThinking(ctx, reasoningParams(request));
-    checkTools(ctx, request, include.logprobs ? ['include'] : []);
-    const isKept = background || durable;
-    const inVain = store === true && !isKept;
-    refuseIgnored(ctx, inVain, 'store', 'needs background or durable: nothing else is stored here');
-    const isRefused = store === false && isKept;
-    refuseIgnored(ctx, isRefused, 'store', 'must not be false with background or durable, which are stored');
-    const isIgnored = !include.logprobs && top_logprobs > 0;
-    refuseIgnored(ctx, isIgnored, 'top_logprobs', `needs include to have "${LOGPROBS}"`);
-  });
+/** earlier: the items of the conversation that the request continues. */
+export function responsesBodyAfter(earlier: readonly Item[]) {
+  return z
+    .strictObject({
+      model: fields.nonEmpty('model'),
+      input: inputItems(earlier),
+      previous_response_id: z.string().optional(),
+      instructions: z.string().optional(),
+      max_output_tokens: fields.integer('max_output_tokens', 1, MAX_TOKENS).optional(),
+      temperature: fields.float('temperature', 0, 2).default(1),
+      top_p: fields.float('top_p', 0, 1).default(1),
+      text: textField,
+      ...reasoningFields,
+      ...toolFields,
+      include: z
+        .array(z.enum(INCLUDABLE))
+        .transform((names) => ({ logprobs: names.includes(LOGPROBS) }))
+        .default({ logprobs: false }),
+      top_logprobs: fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS).default(0),
+      metadata: metadata.default({}),
+      stream: z.boolean().default(false),
+      /** The response continues without its client, and the journal keeps it. */
+      background: z.boolean().default(false),
+      durable,
+      receipt,
+      /** Whether the response is kept; by default it is if the journal has room. */
+      store: z.boolean().optional(),
+      /** An addition: OpenAI has a seed only for chats. */
+      seed: fields.seed('seed').optional(),
+      /** An addition too. */
+      priority: fields.priority,
+      ...ignoredFields(responsesIgnored),
+    })
+    .superRefine((request, ctx) => {
+      const { include, top_logprobs, store, background, durable } = request;
+      checkThinking(ctx, reasoningParams(request));
+      checkTools(ctx, request, include.logprobs ? ['include'] : []);
+      const isRefused = store === false && (background || durable);
+      refuseIgnored(
+        ctx,
+        isRefused,
+        'store',
+        'must not be false with background or durable, which are stored',
+      );
+      const isIgnored = !include.logprobs && top_logprobs > 0;
+      refuseIgnored(ctx, isIgnored, 'top_logprobs', `needs include to have "${LOGPROBS}"`);
+    });
+}
 
-export type ResponsesRequest = z.output<typeof responsesBody>;
+export const responsesBody = responsesBodyAfter([]);
+
+/** What a body asks, besides its input. */
+export type ResponsesRequest = Omit<z.output<typeof responsesBody>, 'input'>;

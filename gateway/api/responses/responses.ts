@@ -1,11 +1,20 @@
 import type { Call, Encoding, EventEncoder, EventOutlet } from '../../calls/call.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerPart } from '../../generation/text-stream.ts';
+import { jsonText } from '../../json/json-values.ts';
 import { codec } from '../body.ts';
 import { thinkingParamsOf } from '../call-fields.ts';
 import { toolParamsOf } from '../tools.ts';
 import { EventWriter, errorEvent, Output } from './output.ts';
-import { type ResponsesRequest, reasoningParams, responsesBody } from './request.ts';
+import {
+  type Conversation,
+  type Item,
+  leftOutTools,
+  type ResponsesRequest,
+  reasoningParams,
+  responsesBody,
+  responsesBodyAfter,
+} from './request.ts';
 import { endStatus, type ResponseEventName, ResponseObject, responseId } from './response.ts';
 
 /** OpenAI's responses: what a body asks, and how it is answered, whole and as events. */
@@ -58,20 +67,38 @@ class ResponseEvents implements EventEncoder {
 export const RESPONSES_PATH = '/v1/responses';
 
 /** POST /v1/responses. */
-export const responses = codec(responsesBody, (request) => ({
-  call: callOf(request),
-  encoding: encodingOf(request),
-}));
+export const responses = codecOf(responsesBody);
 
-function callOf(request: ResponsesRequest): Call {
-  const { model, instructions, input, text, include } = request;
+/** The same for a body that continues a conversation. earlier: the items of that conversation. */
+export function responsesAfter(earlier: readonly Item[]): typeof responses {
+  return earlier.length === 0 ? responses : codecOf(responsesBodyAfter(earlier));
+}
+
+function codecOf(body: typeof responsesBody) {
+  const { parse } = codec(body, ({ input, ...request }) => ({
+    call: callOf(request, input),
+    encoding: encodingOf(request),
+  }));
+  return {
+    body,
+    parse: (sent: unknown) => {
+      const { ignored, ...parsed } = parse(sent);
+      return { ...parsed, ignored: [...ignored, ...leftOutTools(sent)] };
+    },
+  };
+}
+
+function callOf(request: ResponsesRequest, { messages, items }: Conversation): Call {
+  const { model, instructions, text, include, store, background, durable } = request;
   const { grammar } = text;
+  const isJob = background || durable;
   return {
     model,
     isStreamed: request.stream,
     input: {
       field: 'input',
-      messages: instructions === undefined ? input : [{ role: 'system', content: instructions }, ...input],
+      messages:
+        instructions === undefined ? messages : [{ role: 'system', content: instructions }, ...messages],
     },
     tools: toolParamsOf(request),
     format: grammar && { field: 'text.format', grammar },
@@ -82,8 +109,10 @@ function callOf(request: ResponsesRequest): Call {
     maxTokens: request.max_output_tokens,
     stop: [],
     report: { topLogprobs: include.logprobs ? request.top_logprobs : undefined },
-    durable: request.background ? 'background' : request.durable ? 'durable' : undefined,
+    durable: background ? 'background' : durable ? 'durable' : undefined,
     receipt: request.receipt,
+    stored: isJob || store === false ? undefined : store ? 'required' : 'if-possible',
+    history: () => jsonText(items),
   };
 }
 

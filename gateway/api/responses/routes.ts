@@ -1,20 +1,20 @@
 import type { Context, Handler } from 'hono';
 import * as z from 'zod';
+import { answer } from '../../calls/answer.ts';
 import { answerStage, type OpenedAnswer, openAnswer, streamKept } from '../../calls/kept-answer.ts';
 import { ApiError, shown, unsupported } from '../../errors/api-error.ts';
 import type { DurableJob } from '../../jobs/job.ts';
 import { cancelled } from '../../runner/runner.ts';
 import { callersOf } from '../../server/guard/caller.ts';
+import { tellIgnored } from '../../server/request-log.ts';
 import { json, jsonOrEvents, type Operation, type RouteDeps } from '../../server/route-group.ts';
-import { parseJson } from '../json.ts';
-import { calling, get, missing } from '../route.ts';
+import { parseJson, readJson } from '../json.ts';
+import { get, missing, post } from '../route.ts';
+import { earlierItems, findResponse, itemListSchema, listing, requireKnownQuery } from './history.ts';
 import { responseEventSchemas, responseSchema } from './response.ts';
-import { RESPONSES_PATH, responses } from './responses.ts';
+import { RESPONSES_PATH, responses, responsesAfter } from './responses.ts';
 
 /** The routes of OpenAI's responses, of which the journal keeps some. */
-
-const NOT_STORED =
-  'Inputs of responses are not stored here: the next request sends what was said in its own input.';
 
 const RESPONSE = jsonOrEvents('A response, or events of which the last one has it.', responseSchema, {
   named: responseEventSchemas,
@@ -25,24 +25,19 @@ const deletedSchema = z
   .meta({ title: 'DeletedResponse' });
 
 export const responseOperations: readonly Operation[] = [
-  calling(
+  post(
     RESPONSES_PATH,
     'The answer to a text or a conversation, by OpenAI’s newer API',
-    { ...responses, body: responses.body.meta({ required: ['model', 'input'] }) },
+    answering,
+    responses.body.meta({ required: ['model', 'input'] }),
     RESPONSE,
   ),
-  get(
-    '/v1/responses/{id}',
-    'A response that was begun in the background, as it is now, or its events',
-    reading,
-    RESPONSE,
-    {
-      query: {
-        stream: 'true: its events, those there are and those to come.',
-        starting_after: 'The sequence_number of the last event that the client has; left out: all of them.',
-      },
+  get('/v1/responses/{id}', 'A response that is kept, as it is now, or its events', reading, RESPONSE, {
+    query: {
+      stream: 'true: its events, those there are and those to come.',
+      starting_after: 'The sequence_number of the last event that the client has; left out: all of them.',
     },
-  ),
+  }),
   {
     method: 'post',
     path: '/v1/responses/{id}/cancel',
@@ -53,11 +48,23 @@ export const responseOperations: readonly Operation[] = [
   {
     method: 'delete',
     path: '/v1/responses/{id}',
-    summary: 'Ends a response that was begun in the background and forgets it',
+    summary: 'Forgets a response that is kept, and ends it if it was begun in the background',
     handler: deleting,
     answers: { 200: json('id, object and deleted.', deletedSchema) },
   },
-  missing('get', '/v1/responses/{id}/input_items', NOT_STORED),
+  get(
+    '/v1/responses/{id}/input_items',
+    'What a response that is kept answers: the items of its input, and those of the conversation that it continues',
+    listing(find),
+    json('The items, the last one first.', itemListSchema),
+    {
+      query: {
+        limit: 'The most items: 1 to 100, 20 by default.',
+        order: '"asc": the first item first; "desc" by default.',
+        after: 'The id of the last item that the client has.',
+      },
+    },
+  ),
   missing('post', '/v1/responses/compact', 'Conversations are not compacted here.'),
   missing(
     'post',
@@ -65,6 +72,15 @@ export const responseOperations: readonly Operation[] = [
     'Tokens of an input are not counted here: POST /v1/messages/count_tokens counts those of a conversation.',
   ),
 ];
+
+function answering(deps: RouteDeps): Handler {
+  return async (c) => {
+    const sent = await readJson(c);
+    const parsed = responsesAfter(await earlierItems(c, deps, sent)).parse(sent);
+    tellIgnored(c, deps.log, parsed.ignored);
+    return answer(c, deps, parsed, sent);
+  };
+}
 
 function reading(deps: RouteDeps): Handler {
   return async (c) => {
@@ -95,16 +111,16 @@ async function open(c: Context, deps: RouteDeps): Promise<OpenedAnswer> {
 }
 
 /** Throws a 501 if the server keeps no journal, a 404 if there is no such response. */
-async function find(c: Context, { jobs }: RouteDeps): Promise<DurableJob> {
-  if (!jobs.isKeeping) {
+async function find(c: Context, deps: RouteDeps): Promise<DurableJob> {
+  if (!deps.jobs.isKeeping) {
     const message =
       'Responses are not stored here, since the server keeps no journal (--journal-dir off, or its log says why): POST /v1/responses answers with all of one, and the next request sends it back in input.';
     throw new ApiError({ status: 501, code: 'not_supported', message });
   }
   const id = c.req.param('id') ?? '';
-  const durable = await jobs.open(callersOf(c), id);
-  if (durable?.record.route === RESPONSES_PATH) return durable;
-  const message = `There is no response ${JSON.stringify(shown(id))} here: it was not begun with "background": true or "durable": true by this client, or its retention time is over. Others are not stored.`;
+  const durable = await findResponse(c, deps, id);
+  if (durable !== undefined) return durable;
+  const message = `There is no response ${JSON.stringify(shown(id))} here: it was not stored ("store": false, a failure, or a client that left), was deleted, belongs to another key, or its retention time is over.`;
   throw new ApiError({ status: 404, code: 'response_not_found', message, param: 'id' });
 }
 
@@ -113,8 +129,7 @@ const QUERY = ['stream', 'starting_after', 'include_obfuscation'];
 /** last: the number of the last event that the client has, or -1. Throws a 400 for a parameter that cannot be obeyed. */
 function parseQuery(query: Readonly<Record<string, string>>): { isStreamed: boolean; last: number } {
   const refuse = (name: string, message: string): ApiError => unsupported(name, `${name} ${message}`);
-  for (const name of Object.keys(query))
-    if (!QUERY.includes(name)) throw refuse(shown(name), 'is not supported; leave it out');
+  requireKnownQuery(query, QUERY);
   const { stream = 'false', starting_after: after, include_obfuscation: obfuscation = 'false' } = query;
   if (stream !== 'true' && stream !== 'false') throw refuse('stream', 'must be true or false');
   if (obfuscation !== 'false') throw refuse('include_obfuscation', 'is not supported; leave it out');

@@ -113,7 +113,7 @@ test('a body passes its schema as it passes the server', async () => {
     ['/v1/completions', { model: 'bytes', prompt: ['a', 'b'], user: 'x', echo: true }, true],
     ['/v1/completions', { model: 'bytes', prompt: [[1], [2, 3]], store: false }, true],
     ['/v1/completions', { model: 'bytes', prompt: { a: 1 } }, false],
-    ['/v1/completions', { model: 'bytes', prompt: 'a', store: true }, false],
+    ['/v1/completions', { model: 'bytes', prompt: 'a', use_beam_search: true }, false],
     ['/v1/completions', { model: 'bytes' }, false],
     ['/v1/messages', { model: 'bytes', max_tokens: 3, messages: parts, system: 'a' }, true],
     ['/v1/messages', { model: 'bytes', messages }, false],

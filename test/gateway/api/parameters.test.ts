@@ -69,8 +69,8 @@ const OF_THINKING = [
 ];
 /** Fields that are refused if there is no journal. */
 const OF_JOURNAL = ['durable', 'background'];
-/** Fields that must agree with another field and change nothing themselves. */
-const FOLLOW_OTHERS = ['store', 'repeat_last_n'];
+/** Fields that must agree with another field, or with a response that is stored (stored-responses.test.ts). */
+const FOLLOW_OTHERS = ['store', 'repeat_last_n', 'previous_response_id'];
 /** What a field needs beside it, so that it is not refused as one that would be ignored. */
 const NEEDS: Record<string, object> = {
   stream_options: { stream: true },

@@ -1,0 +1,198 @@
+import * as assert from 'uvu/assert';
+import { MAX_MESSAGES } from '../../../gateway/api/conversation.ts';
+import { sweepMs } from '../../../gateway/journal/journal.ts';
+import { JournalStore } from '../../../gateway/journal/store.ts';
+import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
+import { type DurableApp, durableApp, journalFolder } from '../../fixtures/durable.ts';
+import { thinkingModel } from '../../fixtures/thinking-model.ts';
+import { VirtualClock } from '../../fixtures/virtual-clock.ts';
+import { until } from '../../fixtures/within.ts';
+
+/** Responses that are stored and continued, beyond one request and its answer, which are in test/wire. */
+
+const PATIENCE_MS = 10_000;
+
+const test = closingSuite('stored responses');
+
+const bytes = (text: string): number[] => [...Buffer.from(text)];
+const whole = (text: string) => [bytes(text), [EOS_ID]];
+
+interface Answered {
+  readonly id: string;
+  readonly status: string;
+  readonly store: boolean;
+  readonly output: readonly { readonly type: string; readonly call_id?: string }[];
+}
+
+async function ask(app: DurableApp, body: object): Promise<Answered> {
+  const response = await app.post('/v1/responses', { model: 'bytes', ...body });
+  const text = await response.text();
+  assert.is(response.status, 200, text);
+  return JSON.parse(text);
+}
+
+async function refusal(app: DurableApp, body: object): Promise<{ message: string; code: string }> {
+  const response = await app.post('/v1/responses', { model: 'bytes', ...body });
+  assert.is(response.status, 400);
+  return JSON.parse(await response.text()).error;
+}
+
+const tools = [{ type: 'function', name: 'clock', strict: false }];
+const TURNS = [
+  '</think>Look.<tool_call>\n{"name": "clock", "arguments": {"at":  12345678901234567890, "x": 1.0}}\n</tool_call>',
+  'So it is\nnoon.</think>It is noon — 12:00.',
+  'Hm. 👋</think>\n\nYes.',
+] as const;
+
+test('a conversation that continues previous responses has the prompts of one that sends all items, with thoughts and calls, in one process and over several', async () => {
+  for (const isOneProcess of [true, false]) {
+    const folder = journalFolder();
+    const model = thinkingModel(
+      ({ messages, options }) => `${JSON.stringify([messages, options.tools], bigints)}<think>`,
+    );
+    const begin = () => durableApp(folder, { model: () => model });
+    let app = await begin();
+    const all: object[] = [];
+    let previous: Answered | undefined;
+    for (const turn of TURNS) {
+      const call = previous?.output.find(({ type }) => type === 'function_call');
+      const said =
+        call === undefined
+          ? [{ role: 'user', content: 'What time is it?' }]
+          : [{ type: 'function_call_output', call_id: call.call_id, output: '12:00' }];
+      all.push(...said);
+      app.runner.script = whole(turn);
+      const continued = await ask(app, { input: said, tools, previous_response_id: previous?.id });
+      await ask(app, { input: all, tools, store: false });
+      const [byId, byItems] = app.runner.requests.slice(-2);
+      assert.equal(byId?.promptIds, byItems?.promptIds);
+      all.push(...continued.output);
+      previous = continued;
+      if (isOneProcess) continue;
+      await app.jobs.stop();
+      app = await begin();
+    }
+    assert.ok(JSON.stringify(all).includes('So it is'), 'the conversation has thoughts');
+  }
+});
+
+function bigints(_name: string, value: unknown): unknown {
+  return typeof value === 'bigint' ? String(value) : value;
+}
+
+test('a stored response is read as it was answered, whole and streamed', async () => {
+  const app = await durableApp(journalFolder());
+  app.runner.script = whole('Hello, wörld.');
+  const asked = {
+    input: 'Hi',
+    metadata: { a: 'b' },
+    top_logprobs: 2,
+    include: ['message.output_text.logprobs'],
+  };
+  for (const stream of [false, true]) {
+    const answer = await app.post('/v1/responses', { model: 'bytes', ...asked, stream });
+    const text = await answer.text();
+    const json = stream ? (/"response":(\{.*\}),"sequence_number":\d+\}\n\n$/.exec(text)?.[1] ?? '') : text;
+    const { id, store } = JSON.parse(json) as Answered;
+    assert.ok(store);
+    assert.is(await (await app.get(`/v1/responses/${id}`)).text(), json);
+  }
+});
+
+test('the last event of a stored response is sent when the journal has the response', async () => {
+  const app = await durableApp(journalFolder());
+  app.runner.script = whole('Hello');
+  const { write } = JournalStore.prototype;
+  let finishWrite = (): void => {};
+  const mayFinish = new Promise<void>((resolve) => (finishWrite = resolve));
+  let isWriting = false;
+  JournalStore.prototype.write = async function (...args) {
+    isWriting = true;
+    await mayFinish;
+    return write.apply(this, args);
+  };
+  try {
+    const answer = await app.post('/v1/responses', { model: 'bytes', input: 'Hi', stream: true });
+    let told = '';
+    const reading = (async () => {
+      for await (const chunk of answer.body ?? []) told += Buffer.from(chunk).toString();
+    })();
+    await until(PATIENCE_MS, 'The write', () => isWriting && told.includes('"Hello"'));
+    assert.not.match(told, 'response.completed');
+    finishWrite();
+    await reading;
+    assert.match(told, 'event: response.completed');
+  } finally {
+    JournalStore.prototype.write = write;
+  }
+});
+
+test('a response that the disk refuses is answered, and its end says that it is not stored', async () => {
+  const app = await durableApp(journalFolder(), { onFailed: () => {} });
+  app.runner.script = whole('Hello');
+  const { write } = JournalStore.prototype;
+  JournalStore.prototype.write = () => Promise.reject(new Error('ENOSPC'));
+  try {
+    const { id, store, status } = await ask(app, { input: 'Hi', store: true });
+    assert.equal([store, status], [false, 'completed']);
+    assert.is((await app.get(`/v1/responses/${id}`)).status, 404);
+    assert.is(app.journal.stats.numJobs, 0, 'its room is given back');
+  } finally {
+    JournalStore.prototype.write = write;
+  }
+});
+
+test('a response that ends while the gateway stops is stored, and the next process has it', async () => {
+  const folder = journalFolder();
+  const app = await durableApp(folder);
+  app.runner.script = [bytes('He'), { waitMs: 50 }, ...whole('llo')];
+  const answer = await app.post('/v1/responses', { model: 'bytes', input: 'Hi', stream: true });
+  await app.jobs.stop();
+  const text = await answer.text();
+  const { id } = JSON.parse(/"response":(\{.*\}),"sequence_number":0\}/.exec(text)?.[1] ?? '') as Answered;
+  assert.match(text, 'event: response.completed');
+  const next = await durableApp(folder);
+  next.runner.script = whole('Yes.');
+  await ask(next, { input: 'So?', previous_response_id: id });
+});
+
+test('a stored response is forgotten when its time is over, and is then not continued', async () => {
+  const clock = new VirtualClock(1000);
+  const now = () => clock.now();
+  const app = await durableApp(journalFolder(), { clock, now, keepMs: 60_000 });
+  app.runner.script = whole('Hello');
+  const { id } = await ask(app, { input: 'Hi' });
+  await ask(app, { input: 'So?', previous_response_id: id });
+  await until(PATIENCE_MS, 'The end of its time', async () => {
+    await clock.pass(sweepMs);
+    return app.journal.stats.numJobs === 0;
+  });
+  const { code, message } = await refusal(app, { input: 'So?', previous_response_id: id });
+  assert.is(code, 'previous_response_not_found');
+  assert.match(message, `Previous response with id '${id}' not found`);
+});
+
+test('the room of a response whose client leaves or whose request the runner refuses is given back', async () => {
+  const app = await durableApp(journalFolder());
+  app.runner.script = [bytes('He'), 'wait'];
+  const answer = await app.post('/v1/responses', { model: 'bytes', input: 'Hi', stream: true });
+  assert.is(app.journal.stats.numJobs, 1);
+  await answer.body?.cancel();
+  await until(PATIENCE_MS, 'The cancel', () => app.runner.cancelled === 1);
+  assert.is(app.journal.stats.numJobs, 0);
+});
+
+test('a conversation has at most as many items as one body, whether it is continued or sent', async () => {
+  const app = await durableApp(journalFolder(), {
+    model: () => thinkingModel(() => 'short</think>'),
+  });
+  app.runner.script = whole('Hello');
+  const items = Array.from({ length: MAX_MESSAGES - 2 }, () => ({ role: 'user', content: 'x' }));
+  const { id } = await ask(app, { input: items });
+  await ask(app, { input: 'the last one', previous_response_id: id });
+  const { message } = await refusal(app, { input: [...items.slice(0, 2)], previous_response_id: id });
+  assert.is(message, 'input and what it continues must have at most 4096 items together (got 4097)');
+});
+
+test.run();
