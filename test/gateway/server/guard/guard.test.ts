@@ -84,7 +84,9 @@ test('operator routes require an admin key, other routes any key', async () => {
     'GET /metrics',
     'GET /runner/crashes',
     'POST /runner/kill',
+    'POST /runner/park',
     'POST /runner/restart',
+    'POST /runner/resume',
   ]);
   for (const path of ['/runner/nowhere', '/runner', '/metrics']) {
     const response = await app.request(path, { headers: { 'x-api-key': KEY } });
