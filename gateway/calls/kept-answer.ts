@@ -234,7 +234,7 @@ function openedWith(
     numPromptTokens: promptIds.length,
     ...{ numChoices: 1, numChoicesPerPrompt: 1 },
     maxTokensOut: deps.tokenLimits?.maxTokensOut ?? Number.POSITIVE_INFINITY,
-    isKept: () => true,
+    isKept: () => call.history !== undefined,
     beginsWithText: toolCalls === undefined && thinking === undefined,
   };
   return { durable, model, call, encoding, facts, thinking, toolCalls };

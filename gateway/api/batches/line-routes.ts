@@ -5,7 +5,7 @@ import { answer } from '../../calls/answer.ts';
 import type { Call, ParsedCall } from '../../calls/call.ts';
 import { answerTwin } from '../../calls/kept-answer.ts';
 import { type ApiError, unsupported } from '../../errors/api-error.ts';
-import { JSON_TYPE, jsonText } from '../../json/json-values.ts';
+import { JSON_TYPE, jsonText, memberOf } from '../../json/json-values.ts';
 import { cancelled } from '../../runner/runner.ts';
 import { failureLog } from '../../server/request-log.ts';
 import type { RouteDeps, RouteGroup } from '../../server/route-group.ts';
@@ -105,7 +105,14 @@ async function answerLine(
 ): Promise<Response> {
   if (asked.isStreamed) throw notInLines('stream');
   if (asked.durable === 'background') throw notInLines('background');
-  const { durable: _asked, ...plain } = asked;
+  if (asked.stored === 'required') throw notInLines('store');
+  if (memberOf(body, 'previous_response_id') != null) {
+    const message =
+      'previous_response_id is not supported in a line of a batch; send the whole conversation as input';
+    throw unsupported('previous_response_id', message);
+  }
+  // The job of a line is forgotten when the batch has its answer, which nothing can continue then.
+  const { durable: _asked, stored: _kept, history: _said, ...plain } = asked;
   const call: Call = isOneAnswer(asked) ? { ...plain, durable: 'durable', jobId } : plain;
   const kept = await deps.jobs.open([owner], jobId);
   if (kept !== undefined) return answerTwin(c, deps, { ...parsed, call }, kept, undefined);
