@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import * as assert from 'uvu/assert';
 import { type BatchStatus, windowMs } from '../../../gateway/batches/batch.ts';
 import { maxOpenBatches } from '../../../gateway/batches/batches.ts';
@@ -202,6 +202,52 @@ test('a batch that has not ended within its window expires, with what is answere
     const { output, errors } = told(next);
     assert.is(output.length + errors.length, NAMES.length, status);
   }
+});
+
+test('a stop leaves the batch to the next process, with its results and its jobs', async () => {
+  const world = new BatchWorld().begin();
+  await halfAnswered(world);
+  await until(PATIENCE_MS, 'A result', () => world.batch().numCompleted === 1);
+  world.journal.set('batch_a-2', '{"said":"b","by":"first"}');
+  await world.batches.stop();
+  assert.is(world.batch().status, 'in_progress');
+  assert.is(world.clock.numTimers, 0);
+  const next = world.copy({ name: 'next' }).begin();
+  await reached(next, 'completed');
+  const by = linesOf(next, next.batch().outputFileId).map(({ response }) => response?.body.by);
+  assert.equal(by, ['first', 'first', 'next', 'next', 'next']);
+});
+
+test('files of a death without a record are removed, and those that are kept count among the bounds', async () => {
+  const world = new BatchWorld({ maxFileBytes: 100, maxBytes: 150 });
+  const { files } = world.batches;
+  const named = (id: string) => {
+    return { id, owner: 'a', sharer: ANONYMOUS, filename: 'f', purpose: 'batch' } as const;
+  };
+  const kept = await files.begin(named('file-kept'));
+  await kept.write(new Uint8Array(100));
+  await kept.write(new Uint8Array(1)).then(
+    () => assert.unreachable(),
+    (error) => assert.is(error.code, 'file_too_large'),
+  );
+  await kept.keep();
+  const cut = await files.begin(named('file-cut'));
+  await cut.write(new Uint8Array(40));
+  const next = world.copy({ maxFileBytes: 100, maxBytes: 150 });
+  await cut.discard();
+  assert.equal(
+    next.batches.files.of(['a']).map(({ id, bytes }) => [id, bytes]),
+    [['file-kept', 100]],
+  );
+  assert.not.ok(existsSync(next.batches.files.pathOf({ id: 'file-cut' })));
+  const more = await next.batches.files.begin(named('file-more'));
+  await more.write(new Uint8Array(51)).then(
+    () => assert.unreachable(),
+    (error) => assert.is(error.code, 'files_full'),
+  );
+  await more.write(new Uint8Array(50));
+  await more.discard();
+  assert.is(next.batches.files.find(['b'], 'file-kept'), undefined);
 });
 
 test('a line that is refused for now is sent again when the time has come, and keeps its place', async () => {
