@@ -30,7 +30,7 @@ const operator: Pick<RouteGroup, 'name' | 'generating' | 'errorSchema' | 'errorA
 /** Routes for probes, which have no key. */
 export const probeGroup: RouteGroup = {
   ...operator,
-  paths: ['/health', '/ready'],
+  paths: ['/health', '/ready', '/ping'],
   access: 'everybody',
   operations: [
     get('/health', 'The worker’s health', health, json('Always, while the gateway runs.', healthSchema)),
@@ -40,6 +40,7 @@ export const probeGroup: RouteGroup = {
       ready,
       json('The worker takes requests. Otherwise the answer is a 503 with the reason.', readySchema),
     ),
+    get('/ping', 'The same, by vLLM’s name', ready, json('As /ready.', readySchema)),
   ],
 };
 
