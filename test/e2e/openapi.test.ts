@@ -53,7 +53,15 @@ const messages = [{ role: 'user', content: 'Hello' }];
 const short = { temperature: 0, max_tokens: 4 };
 
 test('every route answers as /openapi.json describes it', async () => {
-  for (const path of ['/health', '/ready', '/openapi.json', '/v1/models', '/v1/models/smollm2'])
+  for (const path of [
+    '/health',
+    '/ready',
+    '/ping',
+    '/version',
+    '/openapi.json',
+    '/v1/models',
+    '/v1/models/smollm2',
+  ])
     await ask('GET', path);
   for (const path of ['/api/version', '/api/tags', '/api/ps', '/runner/crashes']) await ask('GET', path);
 

@@ -4,12 +4,13 @@ import { answer } from '../../calls/answer.ts';
 import { cancelled } from '../../runner/runner.ts';
 import { callersOf } from '../../server/guard/caller.ts';
 import { json, type Operation, type RouteDeps, type RouteGroup, SSE_TYPE } from '../../server/route-group.ts';
+import { version } from '../../system/version.ts';
 import { parseBody } from '../body.ts';
 import { errorOfUnknownPath, nativeErrorBody } from '../error-bodies.ts';
 import * as fields from '../fields.ts';
 import { jobOperations } from '../jobs.ts';
 import { MSGPACK_TYPE } from '../msgpack.ts';
-import { post } from '../route.ts';
+import { get, post } from '../route.ts';
 import { executeEventSchemas, nativeErrorSchema } from './events.ts';
 import { DEADLINE_HEADER, executeBody, executeLog, parseExecute, readBody } from './execute.ts';
 import {
@@ -28,7 +29,11 @@ const cancelledSchema = z.object({ job_id: z.string() }).meta({ title: 'Cancelle
 
 const piece = z.union([z.string(), z.array(z.int())]);
 const tokenizedSchema = z
-  .object({ tokens: z.union([z.array(z.int()), z.array(z.object({ id: z.int(), piece }))]) })
+  .object({
+    count: z.int().optional(),
+    max_model_len: z.int().nullish(),
+    tokens: z.union([z.array(z.int()), z.array(z.object({ id: z.int(), piece }))]),
+  })
   .meta({ title: 'Tokens' });
 const detokenizedSchema = z.object({ content: z.string() }).meta({ title: 'Detokenized' });
 const promptSchema = z.object({ prompt: z.string() }).meta({ title: 'Prompt' });
@@ -70,7 +75,10 @@ const operations: readonly Operation[] = [
     'Text to the ids of its tokens',
     tokenize,
     tokenizeBody,
-    json('tokens: ids, or with_pieces objects of id and piece.', tokenizedSchema),
+    json(
+      'tokens: ids, or with_pieces objects of id and piece. For a prompt, count and max_model_len too.',
+      tokenizedSchema,
+    ),
   ),
   post(
     '/detokenize',
@@ -85,6 +93,12 @@ const operations: readonly Operation[] = [
     applyTemplate,
     applyTemplateBody,
     json('prompt: the text.', promptSchema),
+  ),
+  get(
+    '/version',
+    'The server’s version, as vLLM says it',
+    () => (c) => c.json({ version: version() }),
+    json('version.', z.object({ version: z.string() }).meta({ title: 'Version' })),
   ),
   {
     method: 'get',

@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { renderChatText, requireKnownIds } from '../../calls/prompt.ts';
 import { requireToolTemplate } from '../../calls/tool-offer.ts';
 import { readModel } from '../../calls/use-model.ts';
+import { memberOf } from '../../json/json-values.ts';
 import { sharerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
@@ -14,13 +15,27 @@ import { readJson } from '../json.ts';
 import { inPieces, longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
 import { toolFields } from '../tools.ts';
 
-export const tokenizeBody = z.strictObject({
+const ofLlamaServer = z.strictObject({
   content: z.string(),
   add_special: z.boolean().default(false),
   parse_special: z.boolean().default(true),
   with_pieces: z.boolean().default(false),
   model: z.string().optional(),
 });
+
+/** vLLM's body, with its default. */
+const ofVllm = z
+  .strictObject({
+    prompt: z.string(),
+    add_special_tokens: z.boolean().default(true),
+    model: z.string().optional(),
+  })
+  .transform(({ prompt, add_special_tokens, model }) => {
+    const how = { add_special: add_special_tokens, parse_special: true, with_pieces: false };
+    return { content: prompt, model, ...how };
+  });
+
+export const tokenizeBody = z.union([ofLlamaServer, ofVllm]);
 
 export const detokenizeBody = z.strictObject({
   tokens: fields.tokenIds('tokens', 0, Number.POSITIVE_INFINITY),
@@ -30,10 +45,12 @@ export const detokenizeBody = z.strictObject({
 /** The most ids that a piece is made of. */
 const PIECE_TOKENS = 1024;
 
-/** Text to ids, in llama-server's form. Works while no runner is up, as detokenize does. */
+/** Text to ids, in llama-server's form or vLLM's. Works while no runner is up, as detokenize does. */
 export function tokenize(deps: RouteDeps): Handler {
   return async (c) => {
-    const { content, ...request } = parseBody(tokenizeBody, await readJson(c));
+    const body = await readJson(c);
+    const isOfVllm = memberOf(body, 'prompt') !== undefined;
+    const { content, ...request } = parseBody(isOfVllm ? ofVllm : ofLlamaServer, body);
     const { tokenizer } = await readModel(request.model, deps);
     const options = {
       addSpecial: request.add_special,
@@ -42,7 +59,9 @@ export function tokenize(deps: RouteDeps): Handler {
     };
     const [encoded] = await tokenizer.encodeTexts([content], options, c.req.raw.signal);
     const ids = encoded instanceof Uint32Array ? encoded : Uint32Array.from(encoded as readonly number[]);
-    const texts = tokenized(ids, request.with_pieces, tokenizer);
+    const maxLen = deps.models.expect(request.model).runner.status().info?.maxModelLen ?? null;
+    const counted = isOfVllm ? `"count":${ids.length},"max_model_len":${maxLen},` : '';
+    const texts = tokenized(ids, counted, request.with_pieces, tokenizer);
     return longAnswer(c, deps, ids.byteLength, inPieces(texts, PIECE_TOKENS));
   };
 }
@@ -58,8 +77,13 @@ export function detokenize(deps: RouteDeps): Handler {
 }
 
 /** The answer's JSON, id by id. */
-function* tokenized(ids: Uint32Array, withPieces: boolean, tokenizer: Tokenizer): Generator<string> {
-  const begin = '{"tokens":[';
+function* tokenized(
+  ids: Uint32Array,
+  counted: string,
+  withPieces: boolean,
+  tokenizer: Tokenizer,
+): Generator<string> {
+  const begin = `{${counted}"tokens":[`;
   for (const [at, id] of ids.entries()) {
     const json = withPieces ? JSON.stringify({ id, piece: piece(tokenizer, id) }) : id;
     yield `${at === 0 ? begin : ','}${json}`;

@@ -36,7 +36,7 @@ const inPrometheusFormat: Answer = {
 /** Routes for probes and balancers, which have no key. */
 export const probeGroup: RouteGroup = {
   ...operator,
-  paths: ['/health', '/ready', '/metrics/load'],
+  paths: ['/health', '/ready', '/ping', '/metrics/load'],
   access: 'everybody',
   operations: [
     get('/health', 'The worker’s health', health, json('Always, while the gateway runs.', healthSchema)),
@@ -46,6 +46,7 @@ export const probeGroup: RouteGroup = {
       ready,
       json('The worker takes requests. Otherwise the answer is a 503 with the reason.', readySchema),
     ),
+    get('/ping', 'The same, by vLLM’s name', ready, json('As /ready.', readySchema)),
     get('/metrics/load', 'The load, for balancers', load, inPrometheusFormat),
   ],
 };
