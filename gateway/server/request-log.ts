@@ -26,7 +26,13 @@ export interface UsedTokens {
 }
 
 /** Routes that monitoring asks every few seconds. They are logged at level debug. */
-const PROBED: ReadonlySet<string | null> = new Set(['/health', '/ready', '/metrics', '/metrics/load']);
+const PROBED: ReadonlySet<string | null> = new Set([
+  '/health',
+  '/ready',
+  '/ping',
+  '/metrics',
+  '/metrics/load',
+]);
 
 /**
  * Counts each request and logs one line for it, when the answer has been sent or the client has left. The line never has
