@@ -10,7 +10,7 @@ import { openAiGroup } from './api/openai/routes.ts';
 import { openApiHandler } from './api/openapi.ts';
 import { operatorGroup, probeGroup } from './api/operator/routes.ts';
 import { Batches } from './batches/batches.ts';
-import { refuseIdempotencyKey } from './calls/kept-answer.ts';
+import { refuseIdempotencyKey } from './calls/idempotency.ts';
 import { ApiError, shown } from './errors/api-error.ts';
 import { Jobs } from './jobs/jobs.ts';
 import type { Playground } from './playground/playground.ts';

@@ -14,11 +14,11 @@ import { failureLog, tellIgnored, type UsedTokens } from '../server/request-log.
 import type { RouteDeps } from '../server/route-group.ts';
 import type { Call, Facts, ParsedCall } from './call.ts';
 import { withPrompts } from './echo.ts';
+import { idempotencyOf } from './idempotency.ts';
 import {
   answerTwin,
   answerWhole,
   beginKept,
-  idempotencyOf,
   JOB_HEADER,
   requireJournal,
   sinkOf,

@@ -1,11 +1,11 @@
-import { createHash } from 'node:crypto';
-import type { Context, MiddlewareHandler } from 'hono';
+import type { Context } from 'hono';
 import { ApiError, invalidField, shown } from '../errors/api-error.ts';
 import type { MergedSink, OpenText } from '../generation/merge-streams.ts';
 import type { ReceiptTerms } from '../generation/receipt.ts';
 import { TextStream } from '../generation/text-stream.ts';
 import { type Thinking, thinkingLimit } from '../generation/thinking-parser.ts';
 import type { CallSyntax } from '../generation/tool-call-parser.ts';
+
 import type { DurableJob, Job } from '../jobs/job.ts';
 import type { JobFacts, Jobs } from '../jobs/jobs.ts';
 import type { StoredAnswer } from '../jobs/stored-answer.ts';
@@ -14,11 +14,12 @@ import type { Idempotency } from '../journal/records.ts';
 import { asList, asObject, JSON_TYPE, jsonText, memberOf } from '../json/json-values.ts';
 import type { Model } from '../models/model.ts';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../runner/runner.ts';
-import { callersOf, keptDigestOf } from '../server/guard/caller.ts';
+import { callersOf } from '../server/guard/caller.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { eventStream, ResponseStream } from '../server/streams/response-stream.ts';
 import { toApiError } from '../server/to-api-error.ts';
 import type { Call, CallLog, Encoding, EventEncoder, EventOutlet, Facts, ParsedCall } from './call.ts';
+import { requireSameBody } from './idempotency.ts';
 import { withReceipts } from './receipts.ts';
 import { thinkingAfter } from './thinking.ts';
 import { offerTools } from './tool-offer.ts';
@@ -371,56 +372,4 @@ export async function answerWhole(
   const whole = new WholeAnswer(facts.numChoices);
   const choices = await whileWanted(c.req.raw.signal, begin(whole), whole);
   return c.body(encoding.whole(facts, choices), 200, { 'content-type': JSON_TYPE });
-}
-
-/**
- * The header by which a request that is sent again gets the job of the first one. It is obeyed where a job is kept, and refused
- * elsewhere, since nothing else can be answered twice alike.
- */
-const KEY_HEADER = 'Idempotency-Key';
-/** 1 to 255 characters. */
-const PLAIN_KEY = /^[\x21-\x7e]{1,255}$/;
-/**
- * Undefined without the header. body: as it was parsed; durable: the field that asks for the job to be kept. Throws a 400 for a
- * header that cannot be obeyed.
- */
-export function idempotencyOf(c: Context, body: unknown, durable: Call['durable']): Idempotency | undefined {
-  const sent = c.req.header(KEY_HEADER);
-  if (sent === undefined) return undefined;
-  if (durable === undefined)
-    throw keyRefusal(
-      'unsupported_parameter',
-      `${KEY_HEADER} is not supported here without durable; leave it out`,
-    );
-  if (!PLAIN_KEY.test(sent))
-    throw keyRefusal('invalid_request', `${KEY_HEADER} must have 1 to 255 visible ASCII characters`);
-  const digest = createHash('sha256').update(jsonText(body)).digest('hex');
-  return {
-    key: Buffer.from(keptDigestOf(`${callersOf(c)[0]} ${c.req.path} ${sent}`)).toString('hex'),
-    body: digest,
-  };
-}
-
-/** Throws a 409 if a job was begun with the same key and another body. kept: what the job keeps. */
-function requireSameBody(kept: Idempotency, { body }: Idempotency): void {
-  if (kept.body === body) return;
-  const message = `${KEY_HEADER} was sent before with another body; send the same body, or another key`;
-  throw new ApiError({ status: 409, code: 'idempotency_key_reused', message, param: KEY_HEADER });
-}
-
-/** Refuses the header on other routes than these, which keep jobs and check it themselves. */
-export function refuseIdempotencyKey(keeping: readonly string[]): MiddlewareHandler {
-  return async (c, next) => {
-    const isRefused = c.req.method === 'POST' && !keeping.includes(c.req.path);
-    if (isRefused && c.req.header(KEY_HEADER) !== undefined)
-      throw keyRefusal(
-        'unsupported_parameter',
-        `${KEY_HEADER} is not supported here: no job is kept; leave it out`,
-      );
-    await next();
-  };
-}
-
-function keyRefusal(code: string, message: string): ApiError {
-  return new ApiError({ status: 400, code, message, param: KEY_HEADER });
 }
