@@ -110,6 +110,13 @@ test('every route answers as /openapi.json describes it', async () => {
   await ask('DELETE', '/jobs/b');
   await ask('POST', '/api/generate', { model, prompt: 'Hello', options, durable: true });
   await ask('GET', `/jobs/${jobId}/events`);
+  const long = { ...response, max_output_tokens: 2000, background: true };
+  const { id: longId } = JSON.parse(await ask('POST', '/v1/responses', long));
+  await ask('POST', `/jobs/${longId}/park`);
+  await ask('POST', `/jobs/${longId}/resume`);
+  await ask('POST', '/runner/park');
+  await ask('POST', '/runner/resume', { model });
+  await ask('DELETE', `/jobs/${longId}`);
   await ask('POST', '/cancel', { job_id: 'a' });
   await ask('POST', '/tokenize', { content: 'Hello' });
   await ask('POST', '/tokenize', { content: 'Hello ü🐈', with_pieces: true });
