@@ -27,6 +27,7 @@ const EVERY_FIELD = {
   token_ids: true,
   timings: true,
   durable: false,
+  receipt: 'full',
 };
 
 const encoded = (body: object): Uint8Array => new TextEncoder().encode(jsonText(body));

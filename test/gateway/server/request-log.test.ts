@@ -79,7 +79,7 @@ test('every route logs one line with its method, route, status and duration, and
     );
     assert.ok(Number.isInteger(line.duration_ms));
     assert.is(line.request_id !== undefined, path.startsWith('/v1/'), name);
-    const isProbe = ['/health', '/ready', '/metrics', '/metrics/load'].includes(path);
+    const isProbe = ['/health', '/ready', '/ping', '/metrics', '/metrics/load'].includes(path);
     assert.is(line.level, isProbe ? 'debug' : 'info', name);
   }
 });
