@@ -90,7 +90,8 @@ const UNVERSIONED = ['/chat/completions', '/completions', '/embeddings', '/model
 /** The path by which guard, routes and log know a request: with /v1, and without a slash at its end. */
 function pathOfRequest(request: Request): string {
   const sent = getPath(request);
-  const path = /[^/]\/$/.test(sent) ? sent.slice(0, -1) : sent;
+  // Two slashes are not the page at /.
+  const path = sent.length > 2 && sent.endsWith('/') ? sent.slice(0, -1) : sent;
   const isUnversioned = UNVERSIONED.some((each) => path === each || path.startsWith(`${each}/`));
   return isUnversioned ? `/v1${path}` : path;
 }
