@@ -131,7 +131,6 @@ export class Gateway {
   async start(): Promise<void> {
     const { ids = randomIds } = this.#options;
     const app = this.#app(ids);
-    this.#serving.readAhead();
     try {
       await this.#openJournal();
       const address = await this.#listen(this.#serverOf(app, ids));

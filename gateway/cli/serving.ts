@@ -63,11 +63,6 @@ export class Serving {
     this.models = new ModelRegistry([...this.#byPath.values()]);
   }
 
-  /** Has the reader work on a model that is alone while the rest of the gateway starts. */
-  readAhead(): void {
-    for (const model of this.#byPath.values()) model.readAhead();
-  }
-
   /** Loads the first model and the pinned ones. Called when HTTP listens. */
   start(): void {
     for (const model of this.#byPath.values())

@@ -196,11 +196,6 @@ export class ModelLifecycle implements Runner {
     await loaded.pool.whenIdle();
   }
 
-  /** Begins to read the files that start() needs. A model that shares the memory is read when it is loaded. */
-  readAhead(): void {
-    if (this.#shared === undefined) this.#slot.readAhead();
-  }
-
   start(): void {
     if (this.#shared === undefined) this.#loads.current?.pool.start();
     else this.requestLoad();

@@ -36,8 +36,6 @@ export class ModelSlot {
   #identity = '';
   /** The refresh under way, shared by runners that start at the same time. */
   #refreshed: Promise<void> | undefined;
-  /** Settles when what readAhead() began has ended. */
-  #ahead: Promise<void> = Promise.resolve();
   #numCloses = 0;
 
   constructor(path: string, files: ModelFiles = filesOnDisk) {
@@ -60,25 +58,17 @@ export class ModelSlot {
     return this.#files.identity(this.path);
   }
 
-  /** Begins to read the files for the next refresh(), which finds for itself what is wrong with them then. */
-  readAhead(): void {
-    this.#ahead = this.#refresh(this.#numCloses).catch(() => {});
-  }
-
   /**
    * Called before each start of a runner. Throws ModelFileError if the file cannot be used, and another error in a shortage of
    * the machine.
    */
   refresh(): Promise<void> {
-    const numCloses = this.#numCloses;
-    this.#refreshed ??= this.#ahead
-      .then(() => this.#refresh(numCloses))
-      .finally(() => (this.#refreshed = undefined));
+    this.#refreshed ??= this.#refresh().finally(() => (this.#refreshed = undefined));
     return this.#refreshed;
   }
 
-  /** numCloses: when the refresh was asked for. */
-  async #refresh(numCloses: number): Promise<void> {
+  async #refresh(): Promise<void> {
+    const numCloses = this.#numCloses;
     if (await this.holds(this.path)) return;
     this.#letGo();
     this.#identity = await this.#files.identity(this.path);

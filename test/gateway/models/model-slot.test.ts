@@ -43,36 +43,6 @@ test('a model closed while it is read is released, and can be read again', async
   assert.is(numOpen, 0);
 });
 
-test('a model that is read ahead is read once, and again if its file was mended meanwhile', async () => {
-  let identity = 'broken';
-  let numLoads = 0;
-  const slot = new ModelSlot('/a.gguf', {
-    identity: async () => identity,
-    load: async () => {
-      numLoads += 1;
-      const found = identity;
-      await settled();
-      if (found === 'broken') throw new ModelFileError(65, 'The model /a.gguf is broken.');
-      return { ...byteModel, id: found, chatTemplate: undefined };
-    },
-  });
-  slot.readAhead();
-  await settled();
-  identity = 'mended';
-  await slot.refresh();
-  assert.equal([slot.current?.id, numLoads], ['mended', 2]);
-  slot.readAhead();
-  await slot.refresh();
-  assert.is(numLoads, 2);
-  identity = 'replaced';
-  slot.readAhead();
-  await slot.refresh();
-  assert.equal([slot.current?.id, numLoads], ['replaced', 3]);
-  identity = 'broken';
-  slot.readAhead();
-  assert.instance(await errorOf(() => slot.refresh()), ModelFileError);
-});
-
 const folder = temporaryFolder();
 
 async function fault(path: string): Promise<ModelFileError> {
