@@ -6,7 +6,7 @@ import { SharedLimit } from '../system/fair-shares.ts';
 import { PART, replaceFile, syncFolder } from '../system/synced-file.ts';
 import { type BatchRecord, batchRecordSchema, hasEnded } from './batch.ts';
 import { BatchRun, type BatchRunDeps, type LineRoutes, resultsPath } from './batch-run.ts';
-import { type FileBounds, FileStore } from './file-store.ts';
+import { type FileBounds, FileStore, newestFirst } from './file-store.ts';
 import { LineSlots } from './line-slots.ts';
 
 /** The most batches that have not ended, of all callers together, by their shares. */
@@ -144,7 +144,7 @@ export class Batches {
 
   #newestFirst(isWanted: (record: BatchRecord) => boolean): BatchRecord[] {
     const found = [...this.#batches.values()].map(recordOf).filter(isWanted);
-    return found.sort((a, b) => b.createdMs - a.createdMs || (a.id < b.id ? 1 : -1));
+    return found.sort(newestFirst);
   }
 
   /** When this resolves, the cancel is kept. Returns false if the batch goes on to another end, or has had it. */

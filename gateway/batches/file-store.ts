@@ -75,7 +75,7 @@ export class FileStore {
   /** The files of these owners, the newest first. */
   of(owners: readonly string[]): readonly StoredFile[] {
     const found = [...this.#files.values()].filter(({ owner }) => owners.includes(owner));
-    return found.sort((a, b) => b.createdMs - a.createdMs || (a.id < b.id ? 1 : -1));
+    return found.sort(newestFirst);
   }
 
   find(owners: readonly string[], id: string): StoredFile | undefined {
@@ -183,6 +183,11 @@ export class FileWriter {
     this.#isOver = true;
     await this.#handle.close();
   }
+}
+
+/** The order of lists. */
+export function newestFirst(a: { readonly id: string; readonly createdMs: number }, b: typeof a): number {
+  return b.createdMs - a.createdMs || (a.id < b.id ? 1 : -1);
 }
 
 export function fileTooLarge(maxFileBytes: number): ApiError {

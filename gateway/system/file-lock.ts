@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { open } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCodeOf } from '../errors/thrown.ts';
 import { identityOf, isRunning } from './kernel.ts';
@@ -78,15 +77,5 @@ function readOwner(path: string): string | undefined {
   } catch (error) {
     if (errorCodeOf(error) === 'ENOENT') return undefined;
     throw error;
-  }
-}
-
-/** Syncs a folder. A rename is on the disk only after its folder was synced. */
-export async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder);
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
   }
 }

@@ -20,7 +20,7 @@ export async function replaceFile(path: string, text: string): Promise<void> {
   await syncFolder(dirname(path));
 }
 
-/** Names that were added to the folder, and taken from it, are so on the disk when this resolves. */
+/** Names that were added to the folder, and taken from it, are so on the disk when this resolves; so are renames. */
 export async function syncFolder(folder: string): Promise<void> {
   const opened = await open(folder, 'r');
   try {

@@ -4,7 +4,8 @@ import { createReadStream, readFileSync, renameSync, rmSync, statSync, writeFile
 import { open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { syncFolder, withLock } from '../../system/file-lock.ts';
+import { withLock } from '../../system/file-lock.ts';
+import { syncFolder } from '../../system/synced-file.ts';
 import { Progress, type ProgressOutput, PullError, waitingFor } from '../pull-report.ts';
 import type { HubCache } from './hub-cache.ts';
 import { type HubClient, type RemoteFile, reasonOf, TransferError } from './hub-client.ts';
