@@ -23,6 +23,12 @@ import { readTextFile } from '../text-input.ts';
 import { type Evidence, otherWeights, type Verdict, verdictOf } from './compare.ts';
 import { objectsIn, receiptsIn, savedAnswer } from './saved-answer.ts';
 
+/**
+ * One answer is computed at a time. One that a stop string has ended counts until the runner has read so, which it has before it
+ * gives a token of the next one.
+ */
+const MAX_OPEN = 2;
+
 /** `runnel verify`: computes answers again, and compares them with their receipts. */
 export const verify = command({
   forms: ['verify --model MODEL [options] RECEIPT', 'verify --model MODEL [options] RECEIPT REQUEST ANSWER'],
@@ -55,7 +61,7 @@ export const verify = command({
     }
     const told: Verdict[] = [];
     try {
-      await withOfflineModel(slot, config, 1, async (offline) => {
+      await withOfflineModel(slot, config, MAX_OPEN, async (offline) => {
         const evidence = asked && (await evidenceOf(asked, receipts, offline));
         for (const [index, receipt] of receipts.entries())
           told.push(verdicts[index] ?? (await verdictOf(receipt, offline, evidence?.[index])));
