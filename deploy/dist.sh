@@ -9,6 +9,8 @@ cd "$(dirname "$0")/.."
 
 : "${BUILD:=build}"
 : "${DIST:=$BUILD/dist}"
+# Variables of dpkg-deb.
+export DPKG_DEB_COMPRESSOR_TYPE="${DPKG_DEB_COMPRESSOR_TYPE:-xz}" DPKG_DEB_COMPRESSOR_LEVEL="${DPKG_DEB_COMPRESSOR_LEVEL:-2}"
 
 refuse() {
   echo "dist.sh: $*" >&2
@@ -73,7 +75,7 @@ make_package() {
   (cd "$root" && find . -type f ! -path './DEBIAN/*' -printf '%P\0' | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
   chmod -R u=rwX,go=rX "$root"
   package=$DIST/runnel_${version}_$architecture.deb
-  dpkg-deb --root-owner-group -Zxz -z2 --build "$root" "$work/package.deb" >"$work/log" || { cat "$work/log" >&2; exit 1; }
+  dpkg-deb --root-owner-group --build "$root" "$work/package.deb" >"$work/log" || { cat "$work/log" >&2; exit 1; }
   mv "$work/package.deb" "$package"
   echo "$package"
 }

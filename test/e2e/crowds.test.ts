@@ -17,7 +17,7 @@ const test = suite('crowds');
 
 const PATIENCE_MS = 200_000;
 const NUM_STREAMS = 256;
-const MEASURED_MS = 1000 * Number(process.env.RUNNEL_TEST_STREAM_SECONDS ?? 4);
+const MEASURED_MS = 1000 * Number(process.env.RUNNEL_TEST_STREAM_SECONDS ?? 2);
 /**
  * The most processor time that the gateway may spend on streams between two answers: ten times what an idle machine
  * shows. A busy machine does not change it.
@@ -86,7 +86,7 @@ const NUM_READERS = Number(process.env.RUNNEL_TEST_READERS ?? 100);
 const READ_BYTES = 2048;
 const STATUS = 'HTTP/1.1 200';
 const READ_EVERY_MS = 500;
-const READ_MS = 1000 * Number(process.env.RUNNEL_TEST_READ_SECONDS ?? 4);
+const READ_MS = 1000 * Number(process.env.RUNNEL_TEST_READ_SECONDS ?? 2);
 const MIB = 2 ** 20;
 /** The most that may wait for one client, and one more token or piece of an answer: docs/operations.md, Bounds. */
 const MAX_WAITING_BYTES = 256 * 1024;

@@ -22,9 +22,15 @@ if (missing.length > 0)
   console.log(`SKIPPED: packages cannot be made here: ${missing.join(' and ')} is missing`);
 const distTest = missing.length === 0 ? test : test.skip;
 
+/** The package's compression takes most of the time. */
+const FAST = { DPKG_DEB_COMPRESSOR_TYPE: 'gzip', DPKG_DEB_COMPRESSOR_LEVEL: '1' };
+
 function make(name: string, env: NodeJS.ProcessEnv = {}) {
   const DIST = join(folder.path, name);
-  return spawnSync(join(ROOT, 'deploy/dist.sh'), { env: { ...process.env, DIST, ...env }, encoding: 'utf8' });
+  return spawnSync(join(ROOT, 'deploy/dist.sh'), {
+    env: { ...process.env, DIST, ...FAST, ...env },
+    encoding: 'utf8',
+  });
 }
 
 const ARCHITECTURE =

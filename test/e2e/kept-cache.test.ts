@@ -1,11 +1,11 @@
 /**
  * The runner is killed under streams with short and long contexts, and its KV cache outlives it: no token differs, and hardly a
  * position is computed again, by the next runner or by another one that is there. `make check` has more kills, more streams and
- * longer contexts, of a model that computes them soon.
+ * longer contexts.
  */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { DEFAULT_MODEL, pacedRunner } from '../fixtures/default-model.ts';
+import { pacedRunner } from '../fixtures/default-model.ts';
 import { Gateway, type Health } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { llamaFile } from '../fixtures/served-llama.ts';
@@ -18,8 +18,6 @@ const NUM_WORDS = Number(process.env.RUNNEL_TEST_KEPT_WORDS ?? 100);
 const SURVIVOR_KILLS = Number(process.env.RUNNEL_TEST_SURVIVOR_KILLS ?? 2);
 /** A word is three or four tokens. */
 const FEWEST_WORDS = 5;
-/** With more words, the model is a small one. */
-const MAX_WORDS_OF_DEFAULT = 100;
 /** So slow are its steps that no stream ends before the last kill. */
 const STEP_MS = 60;
 /** The streams are longer than any run and are stopped after the last kill. */
@@ -31,15 +29,12 @@ const PATIENCE_MS = 250_000;
 const ARGS = ['--backend', 'cpu', '--kv-cache-bytes', '2000000000', '--inference-timeout-sec', '3600'];
 const test = suite('kept cache');
 
-const IS_SMALL = NUM_WORDS > MAX_WORDS_OF_DEFAULT;
 /** Its heads have 32 values, which a cache of q8_0 needs. */
-const MODEL = IS_SMALL ? temporaryFolder().write('small.gguf', llamaFile({ heads: 1 })) : DEFAULT_MODEL;
+const MODEL = temporaryFolder().write('small.gguf', llamaFile({ heads: 1 }));
 /** Attention is most of its work, so by default a step would have few tokens of a long prompt. */
-const RUNNER = IS_SMALL ? ['--runner', pacedRunner(STEP_MS), '--mixed-prefill-tokens', '1000'] : [];
+const RUNNER = ['--runner', pacedRunner(STEP_MS), '--mixed-prefill-tokens', '1000'];
 /** Its letters, each a byte. Other ids would make no text for long. */
-const LETTERS = IS_SMALL
-  ? { allowed_token_ids: Array.from('abcdefghijklmnopqrstuvwxyz', (c) => c.charCodeAt(0)) }
-  : {};
+const LETTERS = { allowed_token_ids: Array.from('abcdefghijklmnopqrstuvwxyz', (c) => c.charCodeAt(0)) };
 
 const STREAMS = Array.from({ length: NUM_STREAMS }, (_, stream) => stream);
 

@@ -112,9 +112,9 @@ test.after(() => {
 });
 
 for (const [name, model, context, threads, type] of [
-  ['the default model', DEFAULT_MODEL, 1024, 1, 'f16'],
-  ['the default model', DEFAULT_MODEL, 2048, 3, 'q8_0'],
-  ['a model of random weights', synthetic, 1024, 2, 'f32'],
+  ['the default model', DEFAULT_MODEL, 512, 1, 'f16'],
+  ['the default model', DEFAULT_MODEL, 1024, 3, 'q8_0'],
+  ['a model of random weights', synthetic, 512, 2, 'f32'],
 ] as const) {
   test(`what the kernel counts is the plan, within 5 %: ${name}, ${context} tokens in ${type}, ${threads} threads`, async () => {
     const flags = ['--model', model, '--threads', `${threads}`, '--kv-cache-type', type];
@@ -149,7 +149,7 @@ test('in a cgroup, 1.2 times the plan runs, and 0.8 times is refused with figure
   }
   cgroups.push(cgroup);
   const flags = ['--model', DEFAULT_MODEL, '--threads', '2', '--max-num-seqs', `${NUM_SHORT}`];
-  flags.push('--num-kvcache-blocks', '64');
+  flags.push('--num-kvcache-blocks', '32');
   const plan = planOf(...flags);
   cgroup.setLimit(Math.floor(1.2 * plan.memory_bytes));
   const runner = serve(cgroup.launcher, flags);

@@ -206,8 +206,8 @@ function suiteOf(world: RunnerWorld): void {
   });
 
   test('health asks no runner: answered again and again while one stands still with work', async () => {
-    const jobs = Array.from({ length: 8 }, async (_, index) => {
-      const response = await gateway.post('/execute', { job_id: `load-${index}`, ...LONG, max_tokens: 120 });
+    const jobs = Array.from({ length: 4 }, async (_, index) => {
+      const response = await gateway.post('/execute', { job_id: `load-${index}`, ...LONG, max_tokens: 40 });
       return readNativeAnswer(response);
     });
     const { runner } = await gateway.healthWhere(({ runner }) => runner.open_requests > 0, 'work');

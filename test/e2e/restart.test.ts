@@ -3,16 +3,21 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { pacedRunner } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { RawClient } from '../fixtures/raw-client.ts';
+import { llamaFile } from '../fixtures/served-llama.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { until, within } from '../fixtures/within.ts';
 
 const test = suite('restart');
 const folder = temporaryFolder();
 const PATIENCE_MS = 60_000;
+/** So slow are the steps that a stream is open until several runners have been replaced. */
+const STEP_MS = 20;
+/** Room for some two hundred tokens of the model. */
+const SMALL_CACHE_BYTES = 25_000;
 const NUM_LEAVING = Number(process.env.RUNNEL_TEST_STORM ?? 20);
 
 const config = join(folder.path, 'config.json');
@@ -29,11 +34,12 @@ async function blocks(): Promise<Blocks['runner']> {
 }
 
 writeFileSync(config, JSON.stringify(settings));
-const gateway = await Gateway.during(test, DEFAULT_MODEL, ['--config', config]);
+const model = folder.write('small.gguf', llamaFile({ heads: 1 }));
+const gateway = await Gateway.during(test, model, ['--config', config, '--runner', pacedRunner(STEP_MS)]);
 
 async function answer(index: number): Promise<string> {
   const prompt = `Once upon a time, number ${index} of the lighthouses`;
-  const body = { job_id: `job ${index}`, prompt, max_tokens: 200, seed: index, token_ids: true };
+  const body = { job_id: `job ${index}`, prompt, max_tokens: 300, seed: index, token_ids: true };
   const { text, last } = await readNativeAnswer(await gateway.post('/execute', body));
   assert.is(last.event, 'end');
   return text;
@@ -108,7 +114,7 @@ test('a stream that the cache of a new runner cannot hold ends with VRAM_OOM, an
   let restarted: Promise<Response> | undefined;
   const { text, last } = await readNativeAnswer(await gateway.post('/execute', body), () => {
     if (restarted !== undefined) return;
-    writeFileSync(config, JSON.stringify({ ...settings, 'kv-cache-bytes': 2 ** 23 }));
+    writeFileSync(config, JSON.stringify({ ...settings, 'kv-cache-bytes': SMALL_CACHE_BYTES }));
     restarted = gateway.post('/runner/restart', { wait: true });
   });
   assert.is((await restarted)?.status, 200);

@@ -174,20 +174,20 @@ const thinking = thinkingModel(
   ({ options }) => `${JSON.stringify(options.variables)}${'.'.repeat(40)}<think>\n`,
 );
 
+let nowMs = 0;
+const runner = new ScriptedRunner();
+runner.script = [[...Buffer.from(STRINGS.join(' '))], [EOS_ID]];
+const changes = { runner, monotonicNow: () => (nowMs += TICK_MS), modelNames: ['bytes', 'other'] };
+/** To make one for each of some thousand requests would take half of the time. */
+const app = testApp(changes);
+const appOfThinking = testApp({ ...changes, model: () => thinking });
+
 /** name: the field that is tried. Fields of a journal get an application of their own with an empty journal. */
 async function ask(path: string, body: object, name = ''): Promise<Outcome> {
-  const hasJournal = OF_JOURNAL.includes(name);
-  let nowMs = 0;
-  const runner = new ScriptedRunner();
-  runner.script = [[...Buffer.from(STRINGS.join(' '))], [EOS_ID]];
-  const changes = {
-    runner,
-    monotonicNow: () => (nowMs += TICK_MS),
-    modelNames: ['bytes', 'other'],
-    ...(OF_THINKING.includes(name) ? { model: () => thinking } : {}),
-  };
-  const durable = hasJournal ? await durableApp(journalFolder(), changes) : undefined;
-  const { post } = durable ?? testApp(changes);
+  nowMs = 0;
+  runner.requests.splice(0);
+  const durable = OF_JOURNAL.includes(name) ? await durableApp(journalFolder(), changes) : undefined;
+  const { post } = durable ?? (OF_THINKING.includes(name) ? appOfThinking : app);
   const response = await post(path, body);
   const answer = (await response.text()).replace(
     /(cmpl-|resp_|msg_)[0-9a-f-]{36}|"(decode_time_ms|created|created_at|completed_at)":\d+/g,
