@@ -37,7 +37,7 @@ export interface Played {
 export type Settings = ReadonlyMap<string, readonly string[]>;
 
 const BEGIN = '=== ';
-const RECORDED = '---';
+export const RECORDED = '---';
 const REQUEST = /^([A-Z]+) (\/\S*)$/;
 const FIELD = /^([A-Za-z0-9-]+): ?(.*)$/;
 

@@ -4,6 +4,7 @@ import * as assert from 'uvu/assert';
 import { routeGroups } from '../../gateway/app.ts';
 import { closingSuite } from '../fixtures/closing-suite.ts';
 import { Random } from '../fixtures/random.ts';
+import { EXAMPLES_PAGE, examplesPage } from './examples.ts';
 import { mismatchOf, type Played, parseWireFile, wireText } from './wire-file.ts';
 import { World } from './world.ts';
 
@@ -52,6 +53,14 @@ test('each documented route has a case', () => {
     const isAsked = asked.some((each) => each.method.toLowerCase() === method && form.test(each.path));
     assert.ok(isAsked, `${method} ${path} has no case`);
   }
+});
+
+test('docs/examples.md has an example of each documented route, as it is recorded', () => {
+  const page = examplesPage((name) => readFileSync(CASES + name, 'utf8'));
+  if (isRecording) writeFileSync(EXAMPLES_PAGE, page);
+  assert.is(readFileSync(EXAMPLES_PAGE, 'utf8'), page, 'RUNNEL_TEST_RECORD=1 writes it anew');
+  for (const { method, path } of routeGroups.flatMap(({ operations }) => operations))
+    assert.ok(page.includes(`\n## ${method.toUpperCase()} ${path}\n`), `${method} ${path} has no example`);
 });
 
 test('a changed byte in any recorded answer is found, by file and line', () => {

@@ -348,7 +348,10 @@ function askedLines(request: GenerateRequest): string[] {
   const lines = Object.entries({ ...more, ...sampling })
     .filter(([name, value]) => value !== undefined && shown(value) !== shown(usual.get(name)))
     .map(([name, value]) => `${name} ${shown(value)}`);
-  if (grammar !== undefined) lines.push(`grammar ${grammar.kind} ${grammar.source.replaceAll('\n', '\\n')}`);
+  if (grammar !== undefined) {
+    const kind = grammar.strict ? `strict ${grammar.kind}` : grammar.kind;
+    lines.push(`grammar ${kind} ${grammar.source.replaceAll('\n', '\\n')}`);
+  }
   if (vocabulary !== undefined) lines.push(`vocabulary of ${vocabulary.numTokens} tokens`);
   if (cacheSalt.length > 0) lines.push('cacheSalt of the key');
   return [`prompt ${JSON.stringify(prompt)}`, ...lines.sort()];
