@@ -1,19 +1,19 @@
-import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ApiError } from '../errors/api-error.ts';
 import { SharedLimit } from '../system/fair-shares.ts';
-import { PART, replaceFile, syncFolder } from '../system/synced-file.ts';
+import { replaceFile, syncFolder } from '../system/synced-file.ts';
 import { type BatchRecord, batchRecordSchema, hasEnded } from './batch.ts';
 import { BatchRun, type BatchRunDeps, type LineRoutes, resultsPath } from './batch-run.ts';
 import { type FileBounds, FileStore, newestFirst } from './file-store.ts';
 import { LineSlots } from './line-slots.ts';
+import { RECORD, readRecords } from './records.ts';
 
 /** The most batches that have not ended, of all callers together, by their shares. */
 export const maxOpenBatches = 256;
 /** The most batches of a caller that are kept. One more has its oldest ended one forgotten, not its files. */
 export const maxKeptBatches = 1000;
-const RECORD = '.json';
 
 export interface BatchBounds extends FileBounds {
   /** The most lines that are answered at once, of all batches together. */
@@ -56,15 +56,13 @@ export class Batches {
 
   /** Whoever has the journal has the folder, which is made for the first file. Throws what the system throws. */
   open(folder: string): void {
-    const files = new FileStore(join(folder, 'files'), this.#options, this.#options.now);
+    const { log, now } = this.#options;
+    const files = new FileStore(join(folder, 'files'), this.#options, now, log);
     const ofBatches = join(folder, 'batches');
-    const names = existsSync(ofBatches) ? readdirSync(ofBatches) : [];
-    for (const name of names.filter((each) => each.endsWith(RECORD))) {
-      const record = batchRecordSchema.parse(JSON.parse(readFileSync(join(ofBatches, name), 'utf8')));
+    for (const record of readRecords(ofBatches, batchRecordSchema, log).records) {
       this.#batches.set(record.id, { record });
       if (hasEnded(record)) rmSync(resultsPath(ofBatches, record.id), { force: true });
     }
-    for (const name of names) if (name.endsWith(PART)) rmSync(join(ofBatches, name), { force: true });
     this.#opened = { folder: ofBatches, files };
     this.#runAll();
   }

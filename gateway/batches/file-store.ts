@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { type FileHandle, mkdir, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
@@ -6,7 +6,9 @@ import { ApiError } from '../errors/api-error.ts';
 import { callerSchema } from '../journal/records.ts';
 import type { Caller } from '../system/caller.ts';
 import { SharedLimit } from '../system/fair-shares.ts';
-import { PART, replaceFile, syncFolder } from '../system/synced-file.ts';
+import { replaceFile, syncFolder } from '../system/synced-file.ts';
+import type { Log } from '../telemetry/log.ts';
+import { RECORD, readRecords } from './records.ts';
 
 /**
  * Files of clients in a folder: the content of each, and a record beside it. The content is on the disk before its record, and the
@@ -16,7 +18,6 @@ import { PART, replaceFile, syncFolder } from '../system/synced-file.ts';
 /** The most files of all callers together, by their shares. */
 export const maxFiles = 10_000;
 const CONTENT = '.jsonl';
-const RECORD = '.json';
 
 const recordSchema = z.strictObject({
   id: z.string(),
@@ -50,21 +51,21 @@ export class FileStore {
   readonly #count = new SharedLimit(maxFiles);
 
   /** The folder is made for the first file. Only one process may have it open. Throws what the system throws. */
-  constructor(folder: string, bounds: FileBounds, now: () => number) {
+  constructor(folder: string, bounds: FileBounds, now: () => number, log: Log) {
     this.#folder = folder;
     this.#bounds = bounds;
     this.#now = now;
     this.#bytes = new SharedLimit(bounds.maxBytes);
-    const names = existsSync(folder) ? readdirSync(folder) : [];
-    for (const name of names.filter((each) => each.endsWith(RECORD))) {
-      const file = recordSchema.parse(JSON.parse(readFileSync(join(folder, name), 'utf8')));
+    const { records, names } = readRecords(folder, recordSchema, log);
+    for (const file of records) {
       this.#files.set(file.id, file);
       this.hold(file.sharer, file.bytes);
       this.#count.hold(file.sharer, 1);
     }
     for (const name of names) {
-      const isLeft = name.endsWith(CONTENT) && !this.#files.has(name.slice(0, -CONTENT.length));
-      if (isLeft || name.endsWith(PART)) rmSync(join(folder, name), { force: true });
+      if (!name.endsWith(CONTENT)) continue;
+      const id = name.slice(0, -CONTENT.length);
+      if (!names.has(id + RECORD)) rmSync(join(folder, name), { force: true });
     }
   }
 

@@ -92,6 +92,7 @@ export const LOG_EVENTS = [
   'batch_waits',
   'batch_failed',
   'batch_end',
+  'batch_record_damaged',
   'crash_report_failed',
   'recording_not_kept',
   'run_file_unwritten',

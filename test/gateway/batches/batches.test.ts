@@ -1,4 +1,5 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import * as assert from 'uvu/assert';
 import { type BatchStatus, windowMs } from '../../../gateway/batches/batch.ts';
 import { maxOpenBatches } from '../../../gateway/batches/batches.ts';
@@ -248,6 +249,28 @@ test('files of a death without a record are removed, and those that are kept cou
   await more.write(new Uint8Array(50));
   await more.discard();
   assert.is(next.batches.files.find(['b'], 'file-kept'), undefined);
+});
+
+test('a damaged record is logged and stays where it is with its content, and no other is lost with it', async () => {
+  const world = new BatchWorld();
+  await world.create(NAMES);
+  await world.create(NAMES, 'batch_b');
+  const damaged = ['files/file-of-batch_b.json', 'batches/batch_b.json'].map((name) =>
+    join(world.folder, name),
+  );
+  for (const path of damaged) writeFileSync(path, readFileSync(path, 'utf8').replace('"owner"', '"owned"'));
+  const next = world.copy().begin();
+  await reached(next, 'completed');
+  assert.throws(() => next.batch('batch_b'));
+  assert.equal(
+    next.lines
+      .filter(({ event }) => event === 'batch_record_damaged')
+      .map(({ file }) => basename(String(file))),
+    damaged.map((path) => basename(path)),
+  );
+  for (const path of damaged)
+    assert.ok(existsSync(path.replace(world.folder, next.folder)), 'somebody may mend it');
+  assert.ok(existsSync(next.batches.files.pathOf({ id: 'file-of-batch_b' })));
 });
 
 test('a line that is refused for now is sent again when the time has come, and keeps its place', async () => {
