@@ -59,7 +59,10 @@ export function createApp(deps: AppDeps): Hono {
   app.use(refuseIdempotencyKey(keepingRoutes));
   app.use(refuseEncoded);
   app.use(boundBodies(deps, [FILES_PATH]));
-  deps.metrics.showJournal(() => jobs.stats);
+  deps.metrics.showJournal(
+    () => jobs.stats,
+    () => batches.stats,
+  );
   const answerBudget = new ByteBudget(deps.maxAnswerBytesInFlight, 'answers');
   const ofRoutes: RouteDeps = { ...deps, jobs, batches, answerBudget };
   batches.serve(lineRoutes(ofRoutes, openAiGroup));

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { ApiError } from '../errors/api-error.ts';
 import { SharedLimit } from '../system/fair-shares.ts';
 import { replaceFile, syncFolder } from '../system/synced-file.ts';
+import type { BatchFigures } from '../telemetry/metrics.ts';
 import { type BatchRecord, batchRecordSchema, hasEnded } from './batch.ts';
 import { BatchRun, type BatchRunDeps, type LineRoutes, resultsPath } from './batch-run.ts';
 import { type FileBounds, FileStore, newestFirst } from './file-store.ts';
@@ -52,6 +53,18 @@ export class Batches {
   /** Batches that have not ended, of all callers. */
   get unfinished(): readonly BatchRecord[] {
     return [...this.#batches.values()].map(recordOf).filter((record) => !hasEnded(record));
+  }
+
+  /** Undefined if none are kept. */
+  get stats(): BatchFigures | undefined {
+    if (this.#opened === undefined) return undefined;
+    const { numFiles, numBytes } = this.#opened.files;
+    const open = this.unfinished;
+    const numLinesLeft = open.reduce(
+      (sum, each) => sum + each.numLines - each.numCompleted - each.numFailed,
+      0,
+    );
+    return { numFiles, numBytes, numOpen: open.length, numLinesLeft };
   }
 
   /** Whoever has the journal has the folder, which is made for the first file. Throws what the system throws. */

@@ -69,6 +69,15 @@ export class FileStore {
     }
   }
 
+  get numFiles(): number {
+    return this.#files.size;
+  }
+
+  /** With what is held of the room by results of batches. */
+  get numBytes(): number {
+    return this.#bytes.total;
+  }
+
   get maxFileBytes(): number {
     return this.#bounds.maxFileBytes;
   }

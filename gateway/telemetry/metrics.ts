@@ -39,6 +39,28 @@ const journalMetrics = families<JournalFigures>('gauge', {
   ],
 });
 
+/** Files and batches beside the journal; all zeros without one. */
+export interface BatchFigures {
+  readonly numFiles: number;
+  /** Of files and of the results of batches. */
+  readonly numBytes: number;
+  readonly numOpen: number;
+  /** Lines of these that have no result. */
+  readonly numLinesLeft: number;
+}
+
+const NO_BATCHES: BatchFigures = { numFiles: 0, numBytes: 0, numOpen: 0, numLinesLeft: 0 };
+
+const batchMetrics = families<BatchFigures>('gauge', {
+  runnel_files: ['Files of clients and of batches', ({ numFiles }) => numFiles],
+  runnel_files_bytes: ['Bytes of files and of the results of batches', ({ numBytes }) => numBytes],
+  runnel_batches_open: ['Batches that have not ended', ({ numOpen }) => numOpen],
+  runnel_batch_lines_left: [
+    'Lines of batches that have no result, once they are checked',
+    ({ numLinesLeft }) => numLinesLeft,
+  ],
+});
+
 const byCaller = (what: keyof CallerUsage) => (model: ModelMetrics) =>
   [...model.usage].map(([caller, used]) => ({ labels: { caller }, value: used[what] }));
 
@@ -70,6 +92,7 @@ export class Metrics {
   readonly #models = new Map<string, ModelMetrics>();
   readonly #answers = new Map<string, Sample>();
   #journal: () => JournalFigures | undefined = () => undefined;
+  #batches: () => BatchFigures | undefined = () => undefined;
 
   /** now: milliseconds that never go back. */
   constructor(now: () => number) {
@@ -93,6 +116,7 @@ export class Metrics {
     this.#addHistograms();
     add(statusMetrics, (samples) => this.#ofModels(({ status }) => samples(status())));
     add(journalMetrics, (samples) => [...samples(this.#journal() ?? NO_JOURNAL)]);
+    add(batchMetrics, (samples) => [...samples(this.#batches() ?? NO_BATCHES)]);
     add(families('counter', answers), (samples) => [...samples(this)]);
   }
 
@@ -129,9 +153,10 @@ export class Metrics {
     this.#models.delete(name);
   }
 
-  /** Shows these figures of the journal from now on; undefined: there is none. */
-  showJournal(figures: () => JournalFigures | undefined): void {
-    this.#journal = figures;
+  /** Shows these figures of the journal, and of what lies beside it, from now on; undefined: there is none. */
+  showJournal(journal: () => JournalFigures | undefined, batches: () => BatchFigures | undefined): void {
+    this.#journal = journal;
+    this.#batches = batches;
   }
 
   /** Counts an answer. route: the pattern of the path, of which there are few; null if no route matched. */

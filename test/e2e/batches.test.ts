@@ -123,8 +123,10 @@ test(`${KILLS} kills of gateway and runner change no byte of the answers of ${LI
     failed: expected[1]?.length,
   });
   assert.equal(await told(client, batch), expected);
-  const journal = await (await fetch(`${gateway.url}/metrics`)).text();
-  assert.match(journal, /runnel_journal_jobs(\{.*\})? 0\n/, 'the jobs of lines are forgotten');
+  const metrics = await (await fetch(`${gateway.url}/metrics`)).text();
+  assert.match(metrics, /runnel_journal_jobs(\{.*\})? 0\n/, 'the jobs of lines are forgotten');
+  assert.match(metrics, /^runnel_batches_open 0$/m);
+  assert.match(metrics, /^runnel_files [1-9]/m);
   console.log(`${KILLS} kills in a batch, ${LINES} lines of a batch, none lost and none twice`);
 });
 

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import * as assert from 'uvu/assert';
 import { type BatchStatus, windowMs } from '../../../gateway/batches/batch.ts';
@@ -209,6 +209,12 @@ test('a stop leaves the batch to the next process, with its results and its jobs
   const world = new BatchWorld().begin();
   await halfAnswered(world);
   await until(PATIENCE_MS, 'A result', () => world.batch().numCompleted === 1);
+  const { numBytes = 0, ...counts } = world.batches.stats ?? {};
+  assert.equal(counts, { numFiles: 1, numOpen: 1, numLinesLeft: NAMES.length - 1 });
+  assert.ok(
+    numBytes > statSync(world.batches.files.pathOf({ id: 'file-of-batch_a' })).size,
+    'and the result',
+  );
   world.journal.set('batch_a-2', '{"said":"b","by":"first"}');
   await world.batches.stop();
   assert.is(world.batch().status, 'in_progress');
