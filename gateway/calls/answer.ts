@@ -15,6 +15,7 @@ import type { RouteDeps } from '../server/route-group.ts';
 import type { Call, Facts, ParsedCall } from './call.ts';
 import { withPrompts } from './echo.ts';
 import { idempotencyOf } from './idempotency.ts';
+import { encodeWithGap } from './infill.ts';
 import {
   answerTwin,
   answerWhole,
@@ -275,7 +276,10 @@ async function promptsOf(
   }
   requireNothing(model, thinking);
   const prompts = plain ?? [];
-  const encoded = await encodePrompts(prompts, model, limit, asker);
+  const suffix = 'prompts' in input ? input.suffix : undefined;
+  const encoded = suffix
+    ? await encodeWithGap(prompts, suffix, model, limit, asker)
+    : await encodePrompts(prompts, model, limit, asker);
   return prompts.map((prompt, index) => {
     const name = fieldOf({ field, prompts }, index);
     if (typeof prompt !== 'string')

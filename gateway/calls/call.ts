@@ -71,6 +71,8 @@ interface PromptInput {
   /** The field that refusals name; with several prompts, their index follows. */
   readonly field: string;
   readonly prompts: readonly (string | readonly number[])[];
+  /** What is behind each answer: the model fills the gap. Empty: nothing. */
+  readonly suffix?: string;
 }
 
 /** What an answer has besides its text. */

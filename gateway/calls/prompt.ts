@@ -84,20 +84,24 @@ export function maxTokensWithin(
   throw invalidField({ code: 'context_length_exceeded', ...fault });
 }
 
-type PromptIds = readonly number[] | TooManyTokens;
+export type PromptIds = readonly number[] | TooManyTokens;
 
 /**
  * Encodes the prompts that are text. A text that is too long by its bytes alone is not encoded, and nor are those after it;
- * requireIds() refuses it.
+ * requireIds() refuses it. addSpecial: as in EncodeOptions.
  */
 export async function encodePrompts(
   prompts: readonly (string | readonly number[])[],
   { tokenizer }: Model,
   { maxModelLen }: ContextLimit,
-  { signal, caller = ANONYMOUS }: Pick<RenderOptions, 'signal' | 'caller'> = {},
+  {
+    signal,
+    caller = ANONYMOUS,
+    addSpecial = true,
+  }: Pick<RenderOptions, 'signal' | 'caller'> & { readonly addSpecial?: boolean } = {},
 ): Promise<readonly PromptIds[]> {
   const texts = prompts.filter((prompt) => typeof prompt === 'string');
-  const options = { addSpecial: true, parseSpecial: false, maxTokens: maxModelLen, caller };
+  const options = { addSpecial, parseSpecial: false, maxTokens: maxModelLen, caller };
   const encoded = (await tokenizer.encodeTexts(texts, options, signal)).values();
   const ids: PromptIds[] = [];
   for (const prompt of prompts) {

@@ -8,30 +8,15 @@ import {
   qwenXmlFormat,
   type ToolUse,
 } from '../../gateway/prompt/tool-call-format.ts';
-import type { Tokenizer } from '../../gateway/tokenizer/tokenizer.ts';
-import { byteModel, byteTokenizer } from '../fixtures/byte-model.ts';
+import { byteModel, byteTokenizer, withMarks } from '../fixtures/byte-model.ts';
 import { thinkingModel } from '../fixtures/thinking-model.ts';
 
 /** The models that wire files name. Each has bytes as tokens. */
 
-const MARKS = new Map([
-  [258, '[TOOL_CALLS]'],
-  [259, '[ARGS]'],
-  [260, '[CALL_ID]'],
-]);
-
 /** A tokenizer with Mistral's marks as control tokens. */
-const marked: Tokenizer = {
-  ...byteTokenizer,
-  vocabSize: 261,
-  controlLiterals: [...byteTokenizer.controlLiterals, ...MARKS.values()],
-  encode: (text) => {
-    const mark = [...MARKS].find(([, literal]) => literal === text);
-    return mark === undefined ? [...Buffer.from(text)] : [mark[0]];
-  },
-  bytes: (id) => (MARKS.has(id) ? Buffer.from(MARKS.get(id) ?? '') : byteTokenizer.bytes(id)),
-  isControl: (id) => MARKS.has(id) || byteTokenizer.isControl(id),
-};
+const marked = withMarks('[TOOL_CALLS]', '[ARGS]', '[CALL_ID]');
+/** One with the marks of a model that fills gaps. */
+const filling = withMarks('<fim_prefix>', '<fim_suffix>', '<fim_middle>');
 
 /** The prompt is what the template is told, and then this. */
 function thinking(promptEnd: string): Model {
@@ -49,6 +34,7 @@ function calling(toolUse: ToolUse, tokenizer = byteTokenizer): Model {
 
 const MODELS: Readonly<Record<string, Model | undefined>> = {
   plain: byteModel,
+  filling: { ...byteModel, tokenizer: filling },
   'of-another-file': { ...byteModel, file: 'other' },
   'without-template': { ...byteModel, chatTemplate: undefined },
   'without-stop': { ...byteModel, stopIds: [] },

@@ -343,7 +343,9 @@ function idsOf(batch: Batch): readonly number[] {
 /** What a runner is asked: the prompt, and what is not always the same, by name. */
 function askedLines(request: GenerateRequest): string[] {
   const { promptIds, sampling, grammar, cacheSalt, vocabulary, modelIdentity: _identity, ...more } = request;
-  const prompt = Buffer.concat(promptIds.map((id) => byteTokenizer.bytes(id))).toString();
+  const bytesOf = (id: number) =>
+    id < byteTokenizer.vocabSize ? byteTokenizer.bytes(id) : Buffer.from(`<mark ${id}>`);
+  const prompt = Buffer.concat(promptIds.map(bytesOf)).toString();
   const usual = new Map(Object.entries({ ...neutralSampling, minTokens: 0, stopIds: [EOS_ID] }));
   const lines = Object.entries({ ...more, ...sampling })
     .filter(([name, value]) => value !== undefined && shown(value) !== shown(usual.get(name)))

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Handler } from 'hono';
 import * as z from 'zod';
+import { infillMarks } from '../../calls/infill.ts';
 import { hasThinking } from '../../calls/thinking.ts';
 import { hasTools } from '../../calls/tool-offer.ts';
 import { readModel } from '../../calls/use-model.ts';
@@ -47,7 +48,7 @@ export const showSchema = z
     details: detailsSchema,
     /** Properties under their names in GGUF files. */
     model_info: z.record(z.string(), z.union([z.string(), z.number()])),
-    capabilities: z.array(z.enum(['completion', 'tools', 'thinking', 'embedding'])),
+    capabilities: z.array(z.enum(['completion', 'insert', 'tools', 'thinking', 'embedding'])),
   })
   .meta({ title: 'OllamaShow' });
 
@@ -129,6 +130,7 @@ export function showing(deps: RouteDeps): Handler {
       },
       capabilities: [
         'completion',
+        ...(infillMarks(tokenizer) === undefined ? [] : ['insert' as const]),
         ...(hasTools(model) ? ['tools' as const] : []),
         ...(hasThinking(model) ? ['thinking' as const] : []),
         // Every model can make embeddings here. Like Ollama's, the list has "embedding" only if the model's file names a

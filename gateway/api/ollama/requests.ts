@@ -206,22 +206,23 @@ export const generateBody = z
     prompt: z.string().default(''),
     system: z.string().default(''),
     raw: z.boolean().default(false),
+    suffix: z.string().default(''),
     ...ignoredFields({
       ...sharedIgnored,
       context: NO_ITEMS,
       images: NO_ITEMS,
-      suffix: [''],
       template: [''],
     }),
   })
   .superRefine((request, ctx) => {
     const said = reasoningParams(request);
     checkThinking(ctx, said);
-    checkReceipt(ctx, request, request.prompt === '');
-    if (!request.raw) return;
+    checkReceipt(ctx, request, request.prompt === '' && request.suffix === '');
+    const alone = request.raw ? 'raw' : request.suffix === '' ? undefined : 'suffix';
+    if (alone === undefined) return;
     const { field } = thinkingParamsOf(said);
     for (const name of [field, request.system === '' ? undefined : 'system']) {
-      const message = `${name} cannot be used with raw: the model then reads the prompt alone`;
+      const message = `${name} cannot be used with ${alone}: the model then reads the prompt alone`;
       if (name !== undefined) fields.violated(ctx, 'exclusive', message, name.split('.'));
     }
   });
@@ -268,17 +269,20 @@ export function parseChat(body: unknown): Asked {
   });
 }
 
-/** The same. Unless the request is raw, its prompt is the user's message of a conversation, if the model has a template. */
+/** The same. Unless the request is raw or has a suffix, its prompt is the user's message of a conversation, if the model has a template. */
 export function parseGenerate(body: unknown): Asked {
   const request = parseBody(generateBody, body);
-  const { prompt, system, raw } = request;
+  const { prompt, suffix, system, raw } = request;
   const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }];
   const messages = [...first, { role: 'user', content: prompt } as const];
   const withoutTemplate = system === '' ? prompt : undefined;
   return askedBy(generateBody, body, request, {
-    input: { field: 'prompt', ...(raw ? { prompts: [prompt] } : { messages, withoutTemplate }) },
+    input: {
+      field: 'prompt',
+      ...(raw || suffix !== '' ? { prompts: [prompt], suffix } : { messages, withoutTemplate }),
+    },
     tools: undefined,
-    isEmpty: prompt === '',
+    isEmpty: prompt === '' && suffix === '',
     textAs: (response, _calls, thinking) => ({ response, ...thought(thinking) }),
   });
 }

@@ -65,6 +65,8 @@ const body = z
   .strictObject({
     ...sharedFields,
     prompt: prompts('prompt'),
+    /** What is behind the answer, which fills the gap. */
+    suffix: z.string().default(''),
     max_tokens: fields
       .orUnlimited(fields.integer('max_tokens', 0, MAX_TOKENS), MAX_TOKENS)
       .default(DEFAULT_MAX_TOKENS),
@@ -74,12 +76,16 @@ const body = z
     ...ignoredFields(completionIgnored),
   })
   .superRefine((request, ctx) => {
-    const { prompt, n, best_of, echo, min_tokens, max_tokens, receipt } = request;
+    const { prompt, suffix, n, best_of, echo, min_tokens, max_tokens, receipt } = request;
     if (max_tokens === 0 && !echo) {
       const rule = { constraint: `range(1..=${MAX_TOKENS})`, value: '0' };
       violated(ctx, rule, 'max_tokens must be at least 1, unless echo is true (got 0)', ['max_tokens']);
     }
     refuseIgnored(ctx, max_tokens === 0 && !!receipt, 'receipt', 'needs max_tokens to be at least 1');
+    if (suffix !== '' && echo) {
+      const message = 'suffix cannot be used with echo: an answer in a gap does not begin with its prompt';
+      violated(ctx, 'exclusive', message, ['suffix']);
+    }
     checkMinTokens(ctx, min_tokens, { name: 'max_tokens', value: max_tokens, fallback: DEFAULT_MAX_TOKENS });
     const numChoices = prompt.length * n;
     checkShared(ctx, request, { n: numChoices, echo });
@@ -97,7 +103,7 @@ export const completions = codec(
   (request) => ({
     call: {
       ...sharedCall(request),
-      input: { field: 'prompt', prompts: request.prompt },
+      input: { field: 'prompt', prompts: request.prompt, suffix: request.suffix },
       thinking: {},
       maxTokens: request.max_tokens,
       report: { topLogprobs: request.logprobs, isEchoed: request.echo, timings: request.timings },

@@ -140,7 +140,6 @@ export const completionIgnored = {
   enable_thinking: NO,
   // -1 (no limit) would differ from the default of max_tokens, so no value is accepted.
   n_predict: NOTHING,
-  suffix: [''],
 } as const satisfies IgnoredFields;
 
 /** Fields of POST /v1/embeddings. */

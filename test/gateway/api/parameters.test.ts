@@ -11,7 +11,7 @@ import { responsesBody, responsesIgnored } from '../../../gateway/api/responses/
 import { encodeToRunner } from '../../../gateway/runner/protocol/to-runner.ts';
 import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
 import { testApp } from '../../fixtures/app.ts';
-import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { byteModel, EOS_ID, withMarks } from '../../fixtures/byte-model.ts';
 import { durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { thinkingModel } from '../../fixtures/thinking-model.ts';
@@ -181,13 +181,16 @@ const changes = { runner, monotonicNow: () => (nowMs += TICK_MS), modelNames: ['
 /** To make one for each of some thousand requests would take half of the time. */
 const app = testApp(changes);
 const appOfThinking = testApp({ ...changes, model: () => thinking });
+const filling = { ...byteModel, tokenizer: withMarks('<fim_prefix>', '<fim_suffix>', '<fim_middle>') };
+const appOfFilling = testApp({ ...changes, model: () => filling });
 
 /** name: the field that is tried. Fields of a journal get an application of their own with an empty journal. */
 async function ask(path: string, body: object, name = ''): Promise<Outcome> {
   nowMs = 0;
   runner.requests.splice(0);
   const durable = OF_JOURNAL.includes(name) ? await durableApp(journalFolder(), changes) : undefined;
-  const { post } = durable ?? (OF_THINKING.includes(name) ? appOfThinking : app);
+  const ofName = OF_THINKING.includes(name) ? appOfThinking : name === 'suffix' ? appOfFilling : app;
+  const { post } = durable ?? ofName;
   const response = await post(path, body);
   const answer = (await response.text()).replace(
     /(cmpl-|resp_|msg_)[0-9a-f-]{36}|"(decode_time_ms|created|created_at|completed_at)":\d+/g,
