@@ -16,6 +16,8 @@ namespace runnel {
 template <TensorType kType, uint32_t kTilesOf, uint32_t kColumnsOf, uint32_t kGroupWarps, uint32_t kGroupsOf>
 struct FloatTileProduct {
   static constexpr ProductKind kKind = ProductKind::kTiles;
+  // Its loop needs so many registers that more code behind it makes it longer.
+  static constexpr bool kHasShortEnd = true;
   static constexpr uint32_t kTiles = kTilesOf;
   static constexpr uint32_t kColumns = kColumnsOf;
   static constexpr uint32_t kGroups = kGroupsOf;

@@ -91,15 +91,17 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
   const uint32_t first_tile = blockIdx.x * Product::kTiles;
   Product::compute({matrix, matrix, first_tile, first_tile + Product::kTiles / 2}, in, first_row, num_rows,
                    memory);
-  if (to.kind == ProductOutput::Kind::kReady) {
-    for_quarters<Product>(Product::kTiles, [&](uint32_t tile, uint32_t row, uint32_t column) {
-      if ((first_tile + tile) * kWarpTileRows >= matrix.rows) return;  // whole warps
-      finish_quarter(to, first_row + row < num_rows, first_row + row, first_tile + tile, column,
-                     Product::results(memory, tile, row, column));
-    });
-    return;
+  if constexpr (!Product::kHasShortEnd) {
+    if (to.kind == ProductOutput::Kind::kReady) {
+      for_quarters<Product>(Product::kTiles, [&](uint32_t tile, uint32_t row, uint32_t column) {
+        if ((first_tile + tile) * kWarpTileRows >= matrix.rows) return;  // whole warps
+        finish_quarter(to, first_row + row < num_rows, first_row + row, first_tile + tile, column,
+                       Product::results(memory, tile, row, column));
+      });
+      return;
+    }
   }
-#pragma unroll 4
+#pragma unroll(Product::kHasShortEnd ? 1 : 4)
   for (uint32_t i = warp(); i < Product::kTiles * Product::kColumns; i += Product::kMaxThreads / kWarpSize) {
     const uint32_t tile = i / Product::kColumns;
     const uint32_t row = i % Product::kColumns;

@@ -23,6 +23,7 @@ struct TileShape {
 template <TensorType kType, TileShape kShape>
 struct TileProduct {
   static constexpr ProductKind kKind = ProductKind::kTiles;
+  static constexpr bool kHasShortEnd = false;
   static constexpr uint32_t kParts = kShape.parts;
   static constexpr uint32_t kTiles = kShape.tiles;
   static constexpr uint32_t kColumnWarps = kShape.column_warps;

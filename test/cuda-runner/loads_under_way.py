@@ -27,18 +27,20 @@ WANTED_GATED = {**WANTED, '2': 3}
 FLOATS = {'0': 'F32', '1': 'F16', '30': 'BF16'}
 Q4_0 = '2'
 # Instructions for each IMMA, by the parameters of the kernel: rows of the batch, or parts of a block's warps.
-MOST = {('segments', '8'): 55, ('segments', '16'): 38, ('segments', '32'): 27, ('tiles', '1'): 22, ('tiles', '2'): 26}
+MOST = {('Segment', '8'): 55, ('Segment', '16'): 38, ('Segment', '32'): 27, ('Tile', '1'): 22, ('Tile', '2'): 26}
 # Instructions for each FFMA, by tiles and rows of the batch. Each row that a thread multiplies more weights by, and each
 # weight for more rows, is one load of shared memory for more FFMA.
 MOST_OF_FLOATS = {('4', '128'): 1.15, ('2', '64'): 1.32, ('2', '32'): 1.24, ('2', '16'): 1.42, ('1', '32'): 1.36,
                   ('1', '8'): 1.94, ('2', '8'): 1.94}
 
+FORMS = {'Vector', 'Segment', 'FloatTile', 'Tile'}
+
 FUNCTION = re.compile(r'Function : (\S+)')
 ARCHITECTURE = re.compile(r'arch = (sm_\d+)')
 INSTRUCTION = re.compile(r'^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\S+\s+)?([A-Z][A-Z0-9_.]*)')
 JUMP = re.compile(r'/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\S+\s+)?BRA\S*\s.*?0x([0-9a-f]+)')
-KERNEL = re.compile(r'(gated_)?multiply_(vectors|segments|float_tiles|tiles)_kernel.*?TensorTypeE(\d+)E(?:XtlNS_9TileShapeE)?'
-                    r'Lj(\d+)(?:ELj(\d+))?')
+KERNEL = re.compile(r'(gated_)?multiply_(?:vectors|segments|tiles)_kernelINS_\d+(Vector|Segment|FloatTile|Tile)ProductI'
+                    r'LNS_10TensorTypeE(\d+)E(?:XtlNS_9TileShapeE)?Lj(\d+)(?:ELj(\d+))?')
 # Kernels that also read weights, or the lists of a step. Their loads are not counted, since only few models use them or they
 # read little.
 OTHER_READERS = re.compile(
@@ -91,7 +93,7 @@ def fault_of(match, instructions, jumps):
     """What is wrong with a product's kernel, or nothing."""
     gated, form, weight_type, rows, more_rows = match.groups()
     operations = [operation for _, operation in instructions]
-    if form == 'vectors':
+    if form == 'Vector':
         if weight_type not in FLOATS:
             return 'only float weights are loaded to registers'
         wanted = (WANTED_GATED if gated else WANTED)[rows]
@@ -101,7 +103,7 @@ def fault_of(match, instructions, jumps):
         return 'weights are loaded to registers'
     if not any(operation.startswith('LDGSTS') for operation in operations):
         return 'there are no asynchronous copies'
-    wanted = 'FFMA' if form == 'float_tiles' else 'IMMA'
+    wanted = 'FFMA' if form == 'FloatTile' else 'IMMA'
     most = MOST_OF_FLOATS[rows, more_rows] if wanted == 'FFMA' else MOST.get((form, rows))
     if wanted == 'IMMA' and weight_type != Q4_0 or most is None:
         return ''
@@ -127,8 +129,8 @@ def main(cuobjdump, paths):
                 is_good = False
     for architecture in {architecture for architecture, _ in seen}:
         forms = {form for of, form in seen if of == architecture}
-        print(f'{architecture}: products of {", ".join(sorted(forms))}')
-        is_good &= forms == {'vectors', 'segments', 'float_tiles', 'tiles'}
+        print(f'{architecture}: products by {", ".join(sorted(forms))}; there must be {", ".join(sorted(FORMS))}')
+        is_good &= forms == FORMS
     return 0 if is_good and seen else 1
 
 
