@@ -58,7 +58,7 @@ export function hasOwnTarget(file: string): boolean {
   return file.startsWith('test/arm64/') || file.startsWith('test/packages/');
 }
 
-/** The time that a fuzz target has, unless it runs at full length. */
+/** The processor time that a fuzz target has, unless it runs at full length. */
 const FUZZ_SECONDS = 45;
 /** A target that has read less than this part of its full length in that time has become too slow. */
 const LEAST_FUZZED_PART = 1 / 20;

@@ -2,7 +2,7 @@
 // input with a new outcome is added to the corpus.
 //
 //   fuzz-gguf --units 200000 [--seed 1]    mutates until this many units were read
-//   fuzz-gguf --units 200000 --seconds 45  or until this time has passed
+//   fuzz-gguf --units 200000 --seconds 45  or until it has had this much processor time
 //   fuzz-gguf FILE...                      runs these inputs, for example that of a finding
 //   fuzz-events --units N --write          also writes the mutated inputs to stdout, each after its length
 //
@@ -41,8 +41,6 @@ const char* __ubsan_default_options() {
 
 namespace runnel::fuzz {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxInputBytes = 1u << 20;
 constexpr size_t kMaxCorpus = 2000;
@@ -125,12 +123,13 @@ void write_input(const std::string& input) {
   std::fwrite(input.data(), 1, input.size(), stdout);
 }
 
-void fuzz(uint64_t num_wanted, Clock::time_point end, uint64_t seed, bool writes) {
+// end: of the processor time.
+void fuzz(uint64_t num_wanted, std::chrono::nanoseconds end, uint64_t seed, bool writes) {
   std::vector<std::string> corpus = seed_corpus();
   const size_t num_seeds = corpus.size();
   for (const std::string& input : corpus) run_input(input);
   Random random(seed);
-  while (progress.num_units < num_wanted && Clock::now() < end) {
+  while (progress.num_units < num_wanted && processor_time() < end) {
     // Half of the mutations are made from the first inputs, so that later ones do not displace them.
     const size_t num_choices = random.one_in(2) ? num_seeds : corpus.size();
     run_input(mutation_of(corpus[random.below(num_choices)], random.next()));
@@ -173,11 +172,11 @@ void finding(std::string_view sentence) {
 int run(int argc, char** argv) {
   watch_for_deaths();
   if (argc > 1 && argv[1][0] != '-') return run_files(argc, argv);
-  const auto begin = Clock::now();
+  const std::chrono::nanoseconds begin = processor_time();
   const uint64_t seed = number_of(argc, argv, "--seed", 1);
   const std::chrono::seconds most(number_of(argc, argv, "--seconds", kMaxSeconds));
   fuzz(number_of(argc, argv, "--units", 10'000), begin + most, seed, has_flag(argc, argv, "--write"));
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  const double seconds = std::chrono::duration<double>(processor_time() - begin).count();
   std::fprintf(stderr, "%llu %s in %llu inputs, %zu kinds of outcome, 0 findings (seed %llu, %.1f s)\n",
                static_cast<unsigned long long>(progress.num_units), std::string(unit_name()).c_str(),
                static_cast<unsigned long long>(progress.num_inputs), progress.outcomes.size(),
