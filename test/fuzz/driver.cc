@@ -92,10 +92,10 @@ void watch_for_deaths() {
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(signal, on_fatal_signal);
 }
 
-// The processor time of this thread, which does not depend on other load on the machine.
-std::chrono::nanoseconds processor_time() {
+// The processor time of this thread or process, which does not depend on other load on the machine.
+std::chrono::nanoseconds processor_time(clockid_t clock) {
   timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  clock_gettime(clock, &now);
   return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
 }
 
@@ -103,9 +103,10 @@ void run_input(std::string input) {
   progress.input = std::move(input);
   progress.is_new = false;
   ++progress.num_inputs;
-  const std::chrono::nanoseconds begin = processor_time();
+  const std::chrono::nanoseconds begin = processor_time(CLOCK_THREAD_CPUTIME_ID);
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(progress.input.data()), progress.input.size());
-  if (processor_time() - begin > kMaxInputTime) finding("An input takes more than a second.");
+  if (processor_time(CLOCK_THREAD_CPUTIME_ID) - begin > kMaxInputTime)
+    finding("An input takes more than a second.");
 }
 
 std::string mutation_of(const std::string& input, uint64_t seed) {
@@ -123,13 +124,13 @@ void write_input(const std::string& input) {
   std::fwrite(input.data(), 1, input.size(), stdout);
 }
 
-// end: of the processor time.
+// end: of the processor time of all threads.
 void fuzz(uint64_t num_wanted, std::chrono::nanoseconds end, uint64_t seed, bool writes) {
   std::vector<std::string> corpus = seed_corpus();
   const size_t num_seeds = corpus.size();
   for (const std::string& input : corpus) run_input(input);
   Random random(seed);
-  while (progress.num_units < num_wanted && processor_time() < end) {
+  while (progress.num_units < num_wanted && processor_time(CLOCK_PROCESS_CPUTIME_ID) < end) {
     // Half of the mutations are made from the first inputs, so that later ones do not displace them.
     const size_t num_choices = random.one_in(2) ? num_seeds : corpus.size();
     run_input(mutation_of(corpus[random.below(num_choices)], random.next()));
@@ -172,11 +173,12 @@ void finding(std::string_view sentence) {
 int run(int argc, char** argv) {
   watch_for_deaths();
   if (argc > 1 && argv[1][0] != '-') return run_files(argc, argv);
-  const std::chrono::nanoseconds begin = processor_time();
+  const std::chrono::nanoseconds begin = processor_time(CLOCK_PROCESS_CPUTIME_ID);
   const uint64_t seed = number_of(argc, argv, "--seed", 1);
   const std::chrono::seconds most(number_of(argc, argv, "--seconds", kMaxSeconds));
   fuzz(number_of(argc, argv, "--units", 10'000), begin + most, seed, has_flag(argc, argv, "--write"));
-  const double seconds = std::chrono::duration<double>(processor_time() - begin).count();
+  const double seconds =
+      std::chrono::duration<double>(processor_time(CLOCK_PROCESS_CPUTIME_ID) - begin).count();
   std::fprintf(stderr, "%llu %s in %llu inputs, %zu kinds of outcome, 0 findings (seed %llu, %.1f s)\n",
                static_cast<unsigned long long>(progress.num_units), std::string(unit_name()).c_str(),
                static_cast<unsigned long long>(progress.num_inputs), progress.outcomes.size(),

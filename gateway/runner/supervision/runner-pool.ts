@@ -221,7 +221,7 @@ export class RunnerPool implements Runner {
   }
 }
 
-/** While the breaker is open the error is NOT_READY with the time to wait, so that clients come back. */
+/** If another runner comes, the error is NOT_READY with the time to wait, so that clients come back and kept jobs wait. */
 function errorOf({ reason, isRetriable: retriable, retryAfterSec: seconds }: Failing): GenerationError {
   const code = seconds === undefined ? 'INFERENCE_FAILED' : 'NOT_READY';
   return new GenerationError(code, reason, { retriable, retryAfterSec: seconds });

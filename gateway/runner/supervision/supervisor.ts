@@ -54,7 +54,7 @@ export interface RunnerSupervisorOptions extends RunnerSpec {
 export interface Failing {
   readonly reason: string;
   readonly isRetriable: boolean;
-  /** Seconds until the breaker lets the next runner start; set only while it is open. */
+  /** Seconds until the next runner starts. Undefined: none does until something changes. */
   readonly retryAfterSec?: number;
 }
 export interface SupervisorEvents {
@@ -403,7 +403,8 @@ export class RunnerSupervisor {
   #startAfter({ delayMs, isHopeless }: NextStart, reason: string): void {
     if (isHopeless) {
       this.status.refuseUntilReady();
-      this.#events.onFailed({ reason, isRetriable: true });
+      const retryAfterSec = Math.max(1, Math.ceil(delayMs / 1000));
+      this.#events.onFailed({ reason, isRetriable: true, retryAfterSec });
     }
     this.#log('info', 'runner_restarting', { delayMs, reason });
     this.#startTimer = this.#clock.after(delayMs, () => this.start());

@@ -175,7 +175,7 @@ test('where no process comes, streams end after half a minute, and requests are 
   assert.ok(waitedMs >= startPatienceMs && waitedMs < startPatienceMs + 2 * maxPauseMs, `${waitedMs} ms`);
   const error = end() as GenerationError;
   assert.instance(error, GenerationError);
-  assert.equal([error.code, error.retriable], ['INFERENCE_FAILED', true]);
+  assert.equal([error.code, error.retriable], ['NOT_READY', true]);
   assert.match(error.message, 'spawn runner EAGAIN');
   assert.throws(() => pool.assertAcceptsRequests(), /could not be started/);
   await machine.untilState('ready');

@@ -112,7 +112,7 @@ succession('a runner that cannot compute gets nobody’s stream', async () => {
   const command = () => fakeCommand('--crash-at', 'frame', '--crash-after', starts++ === 0 ? '3' : '1');
   const { supervisor, eventsOf } = await ready([], { command });
   const error = await generationErrorOf(collect(supervisor, requestOf([1], 10)));
-  assert.equal([error.code, error.retriable], ['INFERENCE_FAILED', true]);
+  assert.equal([error.code, error.retriable], ['NOT_READY', true]);
   assert.is(eventsOf('request_quarantined').length, 0);
   assert.is(eventsOf('model_load_complete').length, 1);
 });
@@ -226,7 +226,7 @@ succession('streams do not wait for ever for runners that die before they are re
       onBatch: onceAt(3, async () => void (await kill())),
     }),
   );
-  assert.equal([error.code, error.retriable], ['INFERENCE_FAILED', true]);
+  assert.equal([error.code, error.retriable], ['NOT_READY', true]);
   assert.is(supervisor.status().openRequests, 0);
   const refused = await generationErrorOf(collect(supervisor, requestOf([1], 5)));
   assert.equal([refused.code, refused.retryAfterSec], ['NOT_READY', 1], 'and no new one begins to wait');
