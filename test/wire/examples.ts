@@ -1,5 +1,5 @@
 import { routeGroups } from '../../gateway/app.ts';
-import { type Exchange, parseWireFile, RECORDED } from './wire-file.ts';
+import { type Exchange, parseWireFile, pathsOf } from './wire-file.ts';
 
 /** The page docs/examples.md: for each documented route a request and its answer, as wire files have them. */
 
@@ -20,32 +20,26 @@ interface Example extends Exchange {
   readonly answer: string;
 }
 
-/** The exchanges of a wire file with what is recorded of them. */
-function examplesIn(text: string): Example[] {
-  const sections = `\n${text}`.split('\n=== ').slice(1);
-  return parseWireFile(text).exchanges.map((exchange, index) => {
-    const lines = (sections[index] ?? '').trimEnd().split('\n');
-    const at = lines.findIndex((line) => /^--- \d+$/.test(line));
-    const recorded = lines.slice(at + 1);
-    const blank = recorded.indexOf('');
-    const type = recorded.slice(0, blank).find((line) => line.startsWith('content-type: ')) ?? '';
-    return {
-      ...exchange,
-      status: Number(lines[at]?.slice(RECORDED.length)),
-      contentType: type.replace('content-type: ', ''),
-      answer: recorded.slice(blank + 1).join('\n'),
-    };
-  });
+function exampleOf(exchange: Exchange): Example {
+  const [status, ...lines] = exchange.recorded;
+  const blank = lines.indexOf('');
+  const type = lines.slice(0, blank).find((line) => line.startsWith('content-type: ')) ?? '';
+  return {
+    ...exchange,
+    status: Number(status),
+    contentType: type.replace('content-type: ', ''),
+    answer: lines.slice(blank + 1).join('\n'),
+  };
 }
 
 export const EXAMPLES_PAGE = new URL('../../docs/examples.md', import.meta.url);
 
 /** textOf: reads a wire file. Routes without an example are left out. */
 export function examplesPage(textOf: (name: string) => string): string {
-  const examples = FILES.flatMap((name) => examplesIn(textOf(`${name}.txt`)));
+  const examples = FILES.flatMap((name) => parseWireFile(textOf(`${name}.txt`)).exchanges.map(exampleOf));
   const sections = routeGroups.flatMap(({ operations }) =>
     operations.flatMap(({ method, path, summary }) => {
-      const form = new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/?]+')}(?:\\?|$)`);
+      const form = pathsOf(path);
       const ofRoute = examples.filter((each) => each.method.toLowerCase() === method && form.test(each.path));
       const good = ofRoute.filter(({ status }) => status < 300);
       const whole = good.find(({ contentType }) => contentType === JSON_TYPE);

@@ -8,15 +8,13 @@ import {
   qwenXmlFormat,
   type ToolUse,
 } from '../../gateway/prompt/tool-call-format.ts';
-import { byteModel, byteTokenizer, withMarks } from '../fixtures/byte-model.ts';
+import { byteModel, byteTokenizer, fillingModel, withMarks } from '../fixtures/byte-model.ts';
 import { thinkingModel } from '../fixtures/thinking-model.ts';
 
 /** The models that wire files name. Each has bytes as tokens. */
 
 /** A tokenizer with Mistral's marks as control tokens. */
 const marked = withMarks('[TOOL_CALLS]', '[ARGS]', '[CALL_ID]');
-/** One with the marks of a model that fills gaps. */
-const filling = withMarks('<fim_prefix>', '<fim_suffix>', '<fim_middle>');
 
 /** The prompt is what the template is told, and then this. */
 function thinking(promptEnd: string): Model {
@@ -34,7 +32,7 @@ function calling(toolUse: ToolUse, tokenizer = byteTokenizer): Model {
 
 const MODELS: Readonly<Record<string, Model | undefined>> = {
   plain: byteModel,
-  filling: { ...byteModel, tokenizer: filling },
+  filling: fillingModel,
   'of-another-file': { ...byteModel, file: 'other' },
   'without-template': { ...byteModel, chatTemplate: undefined },
   'without-stop': { ...byteModel, stopIds: [] },

@@ -21,6 +21,8 @@ export interface Exchange {
   readonly headers: Readonly<Record<string, string>>;
   /** Undefined for a request without a body. */
   readonly body: string | undefined;
+  /** The status, the headers, an empty line and the body of the answer; empty if none is recorded. */
+  readonly recorded: readonly string[];
 }
 
 /** What an exchange did: what the runner was asked, and what the client got. */
@@ -37,11 +39,12 @@ export interface Played {
 export type Settings = ReadonlyMap<string, readonly string[]>;
 
 const BEGIN = '=== ';
-export const RECORDED = '---';
+const RECORDED = '---';
+const ANSWER = /^--- \d+$/;
 const REQUEST = /^([A-Z]+) (\/\S*)$/;
 const FIELD = /^([A-Za-z0-9-]+): ?(.*)$/;
 
-/** Parses a wire file. Lines behind `---` are not looked at. Throws for a line that has no meaning. */
+/** Parses a wire file. Of the lines behind `---`, the answer is kept as it is. Throws for a line that has no meaning. */
 export function parseWireFile(text: string): WireFile {
   const [head = '', ...sections] = `\n${text}`.split(`\n${BEGIN}`);
   const lines = head.split('\n').slice(1);
@@ -61,7 +64,11 @@ function parseExchange(section: string): Exchange {
   const headers = blank < 0 ? request : request.slice(0, blank);
   const body = blank < 0 ? undefined : request.slice(blank + 1).join('\n');
   const settings = settingsOf(written.slice(0, at));
-  return { name, written, settings, method, path, headers: Object.fromEntries(headers.map(fieldOf)), body };
+  const answer = lines.findIndex((line) => ANSWER.test(line));
+  const recorded =
+    answer < 0 ? [] : [(lines[answer] as string).slice(RECORDED.length + 1), ...lines.slice(answer + 1)];
+  const asked = { method, path, headers: Object.fromEntries(headers.map(fieldOf)), body };
+  return { name, written, settings, ...asked, recorded: trimmed(recorded) };
 }
 
 function settingsOf(lines: readonly string[]): Settings {
@@ -130,4 +137,9 @@ export function mismatchOf(path: string, expected: string, actual: string): stri
   return [`${path}:${line + 1}`, section, `  expected: ${around(wanted)}`, `  actual:   ${around(got)}`].join(
     '\n',
   );
+}
+
+/** The paths of a route in OpenAPI's notation, with or without a query. */
+export function pathsOf(route: string): RegExp {
+  return new RegExp(`^${route.replaceAll(/\{\w+\}/g, '[^/?]+')}(?:\\?|$)`);
 }

@@ -5,7 +5,7 @@ import { routeGroups } from '../../gateway/app.ts';
 import { closingSuite } from '../fixtures/closing-suite.ts';
 import { Random } from '../fixtures/random.ts';
 import { EXAMPLES_PAGE, examplesPage } from './examples.ts';
-import { mismatchOf, type Played, parseWireFile, wireText } from './wire-file.ts';
+import { mismatchOf, type Played, parseWireFile, pathsOf, wireText } from './wire-file.ts';
 import { World } from './world.ts';
 
 /**
@@ -49,7 +49,7 @@ for (const name of files) {
 test('each documented route has a case', () => {
   const asked = files.flatMap((name) => parseWireFile(readFileSync(CASES + name, 'utf8')).exchanges);
   for (const { method, path } of routeGroups.flatMap(({ operations }) => operations)) {
-    const form = new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/?]+')}(?:\\?|$)`);
+    const form = pathsOf(path);
     const isAsked = asked.some((each) => each.method.toLowerCase() === method && form.test(each.path));
     assert.ok(isAsked, `${method} ${path} has no case`);
   }

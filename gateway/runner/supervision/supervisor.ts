@@ -139,7 +139,7 @@ export class RunnerSupervisor {
   /** Seconds until a retry is worthwhile. Undefined in the state ready, and when no runner will come. */
   get retryAfterSec(): number | undefined {
     const { heldBackMs } = this.#restarts;
-    if (heldBackMs !== undefined) return Math.max(retryAfterSec, Math.ceil(heldBackMs / 1000));
+    if (heldBackMs !== undefined) return secondsUntil(heldBackMs);
     return this.status.isStarting || this.#watch !== undefined ? retryAfterSec : undefined;
   }
 
@@ -403,8 +403,7 @@ export class RunnerSupervisor {
   #startAfter({ delayMs, isHopeless }: NextStart, reason: string): void {
     if (isHopeless) {
       this.status.refuseUntilReady();
-      const retryAfterSec = Math.max(1, Math.ceil(delayMs / 1000));
-      this.#events.onFailed({ reason, isRetriable: true, retryAfterSec });
+      this.#events.onFailed({ reason, isRetriable: true, retryAfterSec: secondsUntil(delayMs) });
     }
     this.#log('info', 'runner_restarting', { delayMs, reason });
     this.#startTimer = this.#clock.after(delayMs, () => this.start());
@@ -470,4 +469,9 @@ export class RunnerSupervisor {
 /** The error for requests that the dead runner had, if no other runner of this spec may take them; undefined: another one may. */
 function endingOf({ action, reason }: ExitPolicy): Failing | undefined {
   return action === 'restart' ? undefined : { reason, isRetriable: action === 'wait_for_file' };
+}
+
+/** When clients come again whose runner starts after this delay. */
+function secondsUntil(delayMs: number): number {
+  return Math.max(retryAfterSec, Math.ceil(delayMs / 1000));
 }

@@ -11,7 +11,7 @@ import { responsesBody, responsesIgnored } from '../../../gateway/api/responses/
 import { encodeToRunner } from '../../../gateway/runner/protocol/to-runner.ts';
 import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
 import { testApp } from '../../fixtures/app.ts';
-import { byteModel, EOS_ID, withMarks } from '../../fixtures/byte-model.ts';
+import { EOS_ID, fillingModel } from '../../fixtures/byte-model.ts';
 import { durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { thinkingModel } from '../../fixtures/thinking-model.ts';
@@ -181,8 +181,7 @@ const changes = { runner, monotonicNow: () => (nowMs += TICK_MS), modelNames: ['
 /** To make one for each of some thousand requests would take half of the time. */
 const app = testApp(changes);
 const appOfThinking = testApp({ ...changes, model: () => thinking });
-const filling = { ...byteModel, tokenizer: withMarks('<fim_prefix>', '<fim_suffix>', '<fim_middle>') };
-const appOfFilling = testApp({ ...changes, model: () => filling });
+const appOfFilling = testApp({ ...changes, model: () => fillingModel });
 
 /** name: the field that is tried. Fields of a journal get an application of their own with an empty journal. */
 async function ask(path: string, body: object, name = ''): Promise<Outcome> {

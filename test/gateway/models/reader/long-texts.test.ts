@@ -59,9 +59,9 @@ for (const name of fetchedVocabularies()) {
     const tables = tablesOfTokenizerJson(readVocabulary(name), none);
     const { reader, tokenizer } = await withReader(tables);
     const random = new Random();
-    for (let i = 0; i < 2; i++) {
+    for (let i = 0; i < 3; i++) {
       const given: string[] = [];
-      const wanted = shortTextChars + random.below(2 ** 17);
+      const wanted = shortTextChars + random.below(2 ** 18);
       for (let length = 0; length <= wanted; length += given.at(-1)?.length ?? 0) {
         // Some texts go on for many characters.
         const text = random.pick([...texts, ...tokenizer.controlLiterals]);
