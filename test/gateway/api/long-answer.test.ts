@@ -2,6 +2,7 @@ import { Hono } from 'hono';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { inPieces, longAnswer, PIECE_CHARACTERS } from '../../../gateway/api/long-answer.ts';
+import { ApiError } from '../../../gateway/errors/api-error.ts';
 import { ByteBudget } from '../../../gateway/server/guard/bodies.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { liveBytes } from '../../fixtures/live-bytes.ts';
@@ -54,5 +55,33 @@ test('a piece that was written is not held until the next one is asked for', asy
   assert.ok(each < PIECE_BYTES / 2);
   for (const reader of readers) await reader.cancel();
 });
+
+test("one caller's long answers leave another caller its share of their budget", async () => {
+  const ANSWER_BYTES = 1_000_000;
+  const budget = new ByteBudget(4 * ANSWER_BYTES, 'answers');
+  const log = createLog('silent');
+  const app = new Hono();
+  app.onError((error, c) => c.text(error.message, error instanceof ApiError ? error.status : 500));
+  app.get('/:caller', (c) => {
+    c.set('caller', { name: c.req.param('caller'), shares: 1 });
+    return longAnswer(
+      c,
+      { answerBudget: budget, log },
+      ANSWER_BYTES - PIECE_CHARACTERS,
+      inPieces(['a', 'b', 'c'], 1),
+    );
+  });
+  // Nobody reads the answers, so each holds its bytes.
+  const open = async (caller: string) => (await app.request(`/${caller}`)).status;
+  assert.equal(await times(5, () => open('greedy')), [200, 200, 200, 200, 503]);
+  assert.equal(await times(3, () => open('other')), [200, 200, 503]);
+  assert.is(await open('greedy'), 503);
+});
+
+async function times<T>(count: number, act: () => Promise<T>): Promise<T[]> {
+  const results: T[] = [];
+  while (results.length < count) results.push(await act());
+  return results;
+}
 
 test.run();
