@@ -37,13 +37,9 @@ std::vector<std::string> too_far(const Checkpoints& found) {
   return names;
 }
 
-void write_bundle(const Checkpoints& found, double seconds) {
-  const std::string folder = environment("RUNNEL_PROOF_DIR", "");
-  if (folder.empty()) return;
-  const std::time_t now = std::time(nullptr);
-  char run_id[32];
-  std::strftime(run_id, sizeof run_id, "%Y%m%d_%H%M%S", std::gmtime(&now));
-  const std::string path = folder + "/checkpoints/" + environment("RUNNEL_RUN_ID", run_id) + "/";
+// folder: the bundle's own, which is made.
+void write_bundle(const std::string& folder, const Checkpoints& found, double seconds) {
+  const std::string path = folder + "/";
   std::filesystem::create_directories(path);
   const CheckpointReference reference;
   nlohmann::json metadata = found.index;
@@ -68,17 +64,52 @@ void write_bundle(const Checkpoints& found, double seconds) {
          "model and the arithmetic, `seeds.ndjson` the ids.\n";
 }
 
+// The folder that was asked for by RUNNEL_PROOF_DIR; empty if none was.
+std::string proof_folder() {
+  const std::string folder = environment("RUNNEL_PROOF_DIR", "");
+  if (folder.empty()) return folder;
+  const std::time_t now = std::time(nullptr);
+  char run_id[32];
+  std::strftime(run_id, sizeof run_id, "%Y%m%d_%H%M%S", std::gmtime(&now));
+  return folder + "/checkpoints/" + environment("RUNNEL_RUN_ID", run_id);
+}
+
 TEST_CASE("GPT-2 checkpoints: every step is as near to transformers as it must be") {
   const auto start = std::chrono::steady_clock::now();
   const Checkpoints found = checkpoints_of_file(CheckpointReference::model_path());
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  write_bundle(found, seconds.count());
+  if (const std::string folder = proof_folder(); !folder.empty())
+    write_bundle(folder, found, seconds.count());
   const CheckpointReference reference;
   for (const Tolerance& tolerance : kCheckpointTolerances) {
     CAPTURE(tolerance.checkpoint);
     CAPTURE(tolerance.name);
     CHECK(reference.difference(found, tolerance.name) <= tolerance.largest);
   }
+}
+
+TEST_CASE(
+    "GPT-2 checkpoints: a proof bundle has a line for each tensor, and the ids that decide the result") {
+  const TemporaryFolder folder;
+  const Checkpoints found = checkpoints_of_file(CheckpointReference::model_path());
+  write_bundle(folder.path() + "/bundle", found, 1.5);
+  const auto json_of = [&](const std::string& name) {
+    std::ifstream stream(folder.path() + "/bundle/" + name);
+    return nlohmann::json::parse(stream);
+  };
+  std::ifstream transcript(folder.path() + "/bundle/transcript.ndjson");
+  std::vector<std::string> names;
+  for (std::string line; std::getline(transcript, line);) {
+    const nlohmann::json tensor = nlohmann::json::parse(line);
+    names.push_back(tensor["name"]);
+    CHECK(tensor["largest_difference"] <= tensor["tolerance"]);
+  }
+  std::vector<std::string> wanted;
+  for (const Tolerance& tolerance : kCheckpointTolerances) wanted.push_back(tolerance.name);
+  CHECK(names == wanted);
+  CHECK(json_of("seeds.ndjson")["token_ids"] == CheckpointReference().ids());
+  CHECK(json_of("timings.json")["checkpoint_seconds"] == 1.5);
+  CHECK(json_of("metadata.json")["architecture"] == "gpt2");
 }
 
 TEST_CASE("GPT-2 checkpoints: values derived from a step are exact") {
