@@ -43,6 +43,8 @@ void copy_to_host(const Machine& machine, void* to, const void* from, size_t byt
                                             std::to_string(written) + ", which was never written.");
   } else {
     std::memcpy(to, from, bytes);
+    const uint64_t right_until = machine.settings.flip_after_launch;
+    if (right_until > 0 && machine.num_launches > right_until) *static_cast<uint8_t*>(to) ^= 1;
   }
 }
 

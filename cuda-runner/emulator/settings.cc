@@ -43,6 +43,7 @@ Settings settings_from_environment() {
   take("GRAPH_BYTES", settings.graph_bytes);
   take("DRIVER_VERSION", settings.driver_version);
   take("DIE_AT_LAUNCH", settings.die_at_launch);
+  take("FLIP_AFTER_LAUNCH", settings.flip_after_launch);
   uint32_t finds_races = 0;
   take("RACES", finds_races, 1u);
   settings.finds_races = finds_races == 1;

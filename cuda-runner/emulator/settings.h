@@ -18,6 +18,9 @@ struct Settings {
   uint32_t driver_version = 13000;
   // The launch, counted from 1, at which the device is lost; 0: never.
   uint64_t die_at_launch = 0;
+  // The launch, counted from 1, after which every copy to the host has a wrong bit, the lowest of its first
+  // byte; 0: none has.
+  uint64_t flip_after_launch = 0;
   // Whether races on device memory are detected. This takes time, and 16 bytes for each byte that kernels
   // use.
   bool finds_races = false;

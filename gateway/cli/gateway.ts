@@ -113,6 +113,7 @@ export class Gateway {
       onEvent: (event) => firstLoad.observe(event),
       onServed: (info, model) => this.#onServed(info, model),
       onCrash: (crash, model) => this.#crashes.add(crash, model),
+      onDiffers: (reason, runner) => this.#crashes.addDifference(reason, runner),
     });
     this.models = this.#serving.models;
     this.#jobs = new Jobs({ models: this.models, log, now });

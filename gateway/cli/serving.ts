@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs';
 import { type Config, hasSeveralModels } from '../config/config.ts';
 import { UsageError } from '../errors/exit-code.ts';
+import { UnavailableError } from '../errors/thrown.ts';
 import { AdmissionGate } from '../models/admission-gate.ts';
 import { identifyingFile } from '../models/huggingface/folder-files.ts';
 import { LoadedModel } from '../models/loaded-model.ts';
@@ -8,14 +9,17 @@ import { type Model, modelIdOf } from '../models/model.ts';
 import { ModelLifecycle } from '../models/model-lifecycle.ts';
 import { ModelLoader } from '../models/model-loader.ts';
 import { ModelRegistry } from '../models/model-registry.ts';
-import { ObservedRunner, TimeLimit } from '../runner/observed-runner.ts';
-import type { RunnerInfo } from '../runner/runner.ts';
+import { Audits } from '../runner/audits.ts';
+import { ObservedRunner, type RequestObserver, TimeLimit } from '../runner/observed-runner.ts';
+import type { RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import { crashKind, type RunnerCrash } from '../runner/supervision/exit-policy.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import type { RunnerLauncher } from '../runner/supervision/runner-spec.ts';
 import { systemClock } from '../system/clock.ts';
 import { type Log, runnerLog } from '../telemetry/log.ts';
 import { Metrics } from '../telemetry/metrics.ts';
+import type { ModelMetrics } from '../telemetry/model-metrics.ts';
+import { Auditor } from './auditor.ts';
 import { chooseLauncher } from './choose-launcher.ts';
 import { memoryNeedOf } from './memory-need.ts';
 import { modelsOf, type NamedModel } from './model-list.ts';
@@ -27,6 +31,8 @@ interface ServingEvents {
   /** A runner is ready. */
   onServed(info: RunnerInfo, model: Model): void;
   onCrash(crash: RunnerCrash, model?: string): void;
+  /** An audit has found an answer of this runner that differs. */
+  onDiffers(reason: string, runner: RunnerStatus): void;
   /** An event of a runner of the default model. */
   onEvent(event: RunnerEvent): void;
 }
@@ -43,6 +49,8 @@ export class Serving {
   /** The settings for the runners that are started next. */
   #settings: Config;
   readonly #byPath: Map<string, ModelLifecycle>;
+  /** Undefined if no answer is audited. */
+  readonly #auditor: Auditor | undefined;
 
   /** Throws UsageError or ModelFileError for settings that cannot be used. */
   constructor(config: Config, events: ServingEvents) {
@@ -56,6 +64,7 @@ export class Serving {
       keepAliveMs: config['model-keep-alive-sec'] * 1000,
       onUnload: ({ path }, reason) => events.log.info({ event: 'model_unloaded', model: path, reason }),
     });
+    this.#auditor = config['audit-share'] === 0 ? undefined : new Auditor(config, runnerLog(events.log));
     const named = modelsOf(config);
     requireKnown(config['pinned-models'], named);
     requireRunner(config);
@@ -85,8 +94,8 @@ export class Serving {
   }
 
   /** Open requests may finish for at most drainMs. */
-  stop(drainMs: number): Promise<void> {
-    return this.#loader.stop(drainMs);
+  async stop(drainMs: number): Promise<void> {
+    await Promise.all([this.#loader.stop(drainMs), this.#auditor?.stop()]);
   }
 
   #served({ path, names }: NamedModel): ModelLifecycle {
@@ -103,6 +112,7 @@ export class Serving {
       toLog(event);
       if (isAlone || this.models.default === model) this.#events.onEvent(event);
     };
+    let loaded: LoadedModel | undefined;
     const model: ModelLifecycle = new ModelLifecycle({
       ...{ names, path, gate },
       created: () => modifiedSec(path),
@@ -115,11 +125,16 @@ export class Serving {
             onRefused: (reason) =>
               onEvent({ level: 'error', event: 'model_failed', reason, isRetriable: true }),
           },
-      runnerOf: (runner) => new ObservedRunner(runner, [this.#limit, metrics], systemClock.now),
+      runnerOf: (runner) =>
+        new ObservedRunner(
+          runner,
+          [this.#limit, metrics, ...this.#audits(() => loaded, metrics)],
+          systemClock.now,
+        ),
       drainMs: config['drain-timeout-sec'] * 1000,
       log: onEvent,
-      loadedOf: (slot, hooks) =>
-        new LoadedModel(
+      loadedOf: (slot, hooks) => {
+        loaded = new LoadedModel(
           slot,
           this.#launchOf(this.#settings, log, () => model),
           {
@@ -140,10 +155,42 @@ export class Serving {
               this.#events.onCrash(crash, isAlone ? undefined : name);
             },
           },
-        ),
+        );
+        return loaded;
+      },
     });
     this.#loader.add(model);
     return model;
+  }
+
+  /** The observer that has answers audited, if there is one. */
+  #audits(loadedNow: () => LoadedModel | undefined, metrics: ModelMetrics): RequestObserver[] {
+    const auditor = this.#auditor;
+    if (auditor === undefined) return [];
+    const { log, onDiffers } = this.#events;
+    const { 'audit-share': share, 'audit-policy': policy } = this.#config;
+    const status = (): RunnerStatus | undefined => loadedNow()?.status();
+    return [
+      new Audits({
+        share,
+        random: Math.random,
+        audited: () => status()?.info,
+        auditor: async (info) => {
+          const loaded = loadedNow();
+          if (loaded === undefined) throw new UnavailableError('The model is not loaded.');
+          return auditor.ready(loaded.slot, info);
+        },
+        onAudited: (result, reason) => {
+          metrics.onAudited(result);
+          if (result === 'unverifiable') log.warn({ event: 'audit_unverifiable', reason });
+          const audited = status();
+          if (result !== 'differs' || audited === undefined) return;
+          log.error({ event: 'audit_differs', reason });
+          onDiffers(reason, audited);
+          if (policy === 'retire') loadedNow()?.retireDevice(reason);
+        },
+      }),
+    ];
   }
 
   /**

@@ -27,6 +27,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
     ...orderFaults(merged),
     ...modelFaults(merged),
     ...journalFaults(merged),
+    ...auditFaults(merged),
   ]);
   if (sourceOf('threads') !== undefined) return config;
   return Object.freeze({ ...config, threads: Math.max(1, Math.floor(config.threads / config.runners)) });
@@ -116,6 +117,7 @@ const OF_SEVERAL_MODELS = [
 const OF_ONE_MODEL = {
   'served-model-name': 'names one model, and there are several: write --model NAME=MODEL for each',
   record: 'records the runner of one model, and there are several: leave it out',
+  'audit-share': 'computes answers of one model again, and there are several: leave it out',
   'gpu-memory-utilization':
     'is a share of the device for one model, and there are several: use --kv-cache-bytes, which is for each',
 } as const;
@@ -174,4 +176,16 @@ export function printConfig(config: Config): string {
     ([name, value]) => !unknown.includes(name) || (name === 'gpu-device' && value === -1),
   );
   return `${JSON.stringify(Object.fromEntries(printed), null, 2)}\n`;
+}
+
+function auditFaults({ config, sourceOf }: MergedConfig): string[] {
+  if (config['audit-policy'] === 'report') return [];
+  const policy = `${sourceOf('audit-policy')} ${config['audit-policy']}`;
+  if (config['audit-share'] === 0)
+    return [`${policy} has no effect without --audit-share: leave it out, or add --audit-share.`];
+  const backend = backendOf(config);
+  if (backend === 'auto') return [];
+  return [
+    `${policy} needs a device to retire and a CPU to go on with, and the backend ${backend} is one of them only: leave it out, or use --backend auto.`,
+  ];
 }

@@ -3,6 +3,7 @@ import { LOG_LEVELS } from '../telemetry/log.ts';
 import {
   baseUrl,
   bytes,
+  decimal,
   hostName,
   hostNames,
   httpUrl,
@@ -26,6 +27,8 @@ import { inGroup } from './setting.ts';
  */
 const CACHE_SHARINGS = ['per-key', 'all'] as const;
 export type CacheSharing = (typeof CACHE_SHARINGS)[number];
+
+const AUDIT_POLICIES = ['report', 'retire'] as const;
 
 /** The settings of `runnel serve`. config.ts reads them. */
 export const serveSettings = {
@@ -192,6 +195,16 @@ export const serveSettings = {
     'journal-keep-sec': seconds(1, 31_536_000)
       .or(3600)
       .help('Keep a job for this time after its end; a job that takes longer than this ends with an error'),
+    'audit-share': decimal(0, 1, 'SHARE')
+      .or(0)
+      .help(
+        'Compute this share of the answers again on the CPU, by a runner of its own, and report those that differ',
+      ),
+    'audit-policy': oneOf(AUDIT_POLICIES)
+      .or('report')
+      .help(
+        'What follows an answer that differs; retire: the CUDA device is no longer used, and the CPU goes on',
+      ),
     receipts: onOff()
       .or('off')
       .help(

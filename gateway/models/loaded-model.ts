@@ -94,6 +94,14 @@ export class LoadedModel {
     return this.pool.replaceRunner(this.#specOf(deployment));
   }
 
+  /** Has another device compute from now on, where open requests go on. Returns whether there is one. */
+  retireDevice(reason: string): boolean {
+    const launch = this.#deployed.launch.retire?.(reason);
+    if (launch === undefined) return false;
+    void this.replace({ slot: this.slot, launch });
+    return true;
+  }
+
   status(): RunnerStatus {
     const backend = this.#deployed.launch.status?.();
     const status = { ...this.pool.status(), ...(backend === undefined ? {} : { backend }) };

@@ -6,6 +6,7 @@ import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } f
 import { join } from 'node:path';
 import * as z from 'zod';
 import { jsonText } from '../json/json-values.ts';
+import type { RunnerStatus } from '../runner/runner.ts';
 import { crashKind, type RunnerCrash } from '../runner/supervision/exit-policy.ts';
 import { inSnakeCase, type Log } from './log.ts';
 
@@ -51,11 +52,11 @@ export const crashReport = z.object({
   pid: count,
   /** The index of the runner, from 0, if there are several; null if there is one. */
   runner: count,
-  start: z.int(),
+  start: count,
   exit_code: count,
   signal: text,
   phase: text,
-  step: z.int(),
+  step: count,
   ready_for_ms: count,
   build: text,
   numerics_id: text,
@@ -96,14 +97,28 @@ export class CrashReports {
 
   /** Adds a report. model: the model's name, if there are several. */
   add(crash: RunnerCrash, model?: string): void {
-    const { folder, now, log } = this.#options;
-    const time = new Date(now()).toISOString();
-    let report: CrashReport = { ...(model === undefined ? {} : { model }), ...reportOf(crash, time) };
+    const report = { ...(model === undefined ? {} : { model }), ...reportOf(crash, this.#time()) };
+    this.#add(report, (path) => this.#keepRecording(path));
+  }
+
+  /** Adds a report on an answer that an audit has found to differ. The runner that computed it goes on. */
+  addDifference(reason: string, runner: RunnerStatus): void {
+    this.#add(differenceReport(reason, runner, this.#time()), () => null);
+  }
+
+  #time(): string {
+    return new Date(this.#options.now()).toISOString();
+  }
+
+  /** recordingAt: moves the runner's recording to this path, and returns where it is. */
+  #add(made: CrashReport, recordingAt: (path: string) => string | null): void {
+    const { folder, log } = this.#options;
+    let report = made;
     if (folder !== undefined) {
-      const path = join(folder, `crash-${time.replaceAll(':', '-')}-${crash.pid ?? 0}`);
+      const path = join(folder, `crash-${report.time.replaceAll(':', '-')}-${report.pid ?? 0}`);
       try {
         mkdirSync(folder, { recursive: true, mode: 0o700 });
-        report = { ...report, recording: this.#keepRecording(`${path}.frames`) };
+        report = { ...report, recording: recordingAt(`${path}.frames`) };
         writeFileSync(`${path}.json`, `${jsonText(report)}\n`, { mode: 0o600 });
         prune(folder);
       } catch (error) {
@@ -156,6 +171,18 @@ function reportOf(crash: RunnerCrash, time: string): CrashReport {
     num_requests: requests.length,
     requests: requests.slice(0, maxRequestsShown).map(inSnakeCase),
     recording: null,
+  };
+}
+
+/** What a report of a runner that lives cannot say is null. */
+function differenceReport(message: string, { pid, info }: RunnerStatus, time: string): CrashReport {
+  return {
+    ...{ time, reason: 'audit', message, pid: pid ?? null, runner: null, start: null },
+    ...{ exit_code: null, signal: null, phase: null, step: null, ready_for_ms: null },
+    build: info?.build ?? null,
+    numerics_id: info?.numericsId ?? null,
+    model_identity: info?.modelIdentity ?? null,
+    ...{ command: [], stderr_tail: [], num_requests: 0, requests: [], recording: null },
   };
 }
 

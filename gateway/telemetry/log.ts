@@ -78,6 +78,8 @@ export const LOG_EVENTS = [
   'callback_skipped',
   'systemd_notify_failed',
   'model_unloaded',
+  'audit_differs',
+  'audit_unverifiable',
   'journal_opened',
   'journal_off',
   'journal_unavailable',

@@ -73,6 +73,10 @@ const requestMetrics = families<ModelMetrics>('counter', {
     'Runners that crashed or exited unexpectedly, by reason',
     ({ crashes }) => [...crashes].map(([reason, value]) => ({ labels: { reason }, value })),
   ],
+  runnel_audits_total: [
+    'Answers that were to be computed again, by result',
+    ({ audits }) => [...audits].map(([result, value]) => ({ labels: { result }, value })),
+  ],
   worker_tokens_generated_total: ['Tokens generated and taken by a consumer', ({ numTokens }) => numTokens],
   runnel_prompt_tokens_total: ['Tokens of prompts that were admitted', (model) => model.numPromptTokens],
   runnel_caller_prompt_tokens_total: [

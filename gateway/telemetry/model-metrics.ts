@@ -71,6 +71,7 @@ export class ModelMetrics implements RequestObserver {
   readonly status: () => RunnerStatus;
   readonly outcomes = new Map<string, number>();
   readonly crashes = new Map<string, number>();
+  readonly audits = new Map<string, number>();
   readonly times = new Map<string, ApiTimes>();
   readonly usage = new Map<string, CallerUsage>();
   requestMs = new Histogram(REQUEST_BUCKETS_MS);
@@ -82,7 +83,7 @@ export class ModelMetrics implements RequestObserver {
   }
 
   clear(): void {
-    for (const counts of [this.outcomes, this.crashes, this.times, this.usage]) counts.clear();
+    for (const counts of [this.outcomes, this.crashes, this.audits, this.times, this.usage]) counts.clear();
     this.requestMs = new Histogram(REQUEST_BUCKETS_MS);
     this.numPromptTokens = 0;
     this.numTokens = 0;
@@ -90,6 +91,10 @@ export class ModelMetrics implements RequestObserver {
 
   onCrash(reason: string): void {
     count(this.crashes, reason);
+  }
+
+  onAudited(result: string): void {
+    count(this.audits, result);
   }
 
   onRefused(outcome: string): void {

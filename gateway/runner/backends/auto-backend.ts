@@ -113,6 +113,8 @@ export class AutoBackend {
   readonly #now: () => number;
   /** Why the CPU computes; undefined while CUDA does. */
   #reason: string | undefined;
+  /** Whether CUDA is never used again. */
+  #isRetired = false;
   #losses: number[] = [];
   /** Bytes that the last runner on the device held. */
   #neededBytes = 0;
@@ -128,6 +130,7 @@ export class AutoBackend {
       status,
       absent: (reason) => this.#useCpu(reason),
       fallback: (failure) => this.#fallBack(failure),
+      retire: (reason) => this.#retire(reason),
       onReady: (heldBytes) => {
         this.#reason = undefined;
         this.#neededBytes = heldBytes;
@@ -137,7 +140,7 @@ export class AutoBackend {
       command: options.cpuCommand,
       status,
       onReady: () => {
-        if (moveBack !== undefined) this.#probe.start();
+        if (moveBack !== undefined && !this.#isRetired) this.#probe.start();
       },
       leave: () => this.#probe.stop(),
     };
@@ -162,6 +165,13 @@ export class AutoBackend {
     this.#misfit = death.exit.code === 71 ? { freeBytes: undefined } : undefined;
     if ((death.readyForMs ?? 0) >= lossWindowMs) this.#probe.reset();
     if (death.readyForMs !== undefined) this.#countLoss();
+    return this.#useCpu(reason);
+  }
+
+  /** A device that computes wrong tokens is not probed: probes would find it working. */
+  #retire(reason: string): RunnerLauncher {
+    this.#isRetired = true;
+    this.#options.log({ level: 'error', event: 'device_retired', reason });
     return this.#useCpu(reason);
   }
 

@@ -16,6 +16,7 @@ export interface Choice {
   /** No usable device: returns the launcher to use instead. */
   absent(reason: string): RunnerLauncher;
   fallback(failure: RunnerFailure): RunnerLauncher;
+  retire(reason: string): RunnerLauncher;
   onReady(heldBytes: number): void;
 }
 
@@ -47,6 +48,10 @@ export class CudaLauncher implements RunnerLauncher {
 
   fallback(failure: RunnerFailure): RunnerLauncher | undefined {
     return this.#choice?.fallback(failure);
+  }
+
+  retire(reason: string): RunnerLauncher | undefined {
+    return this.#choice?.retire(reason);
   }
 
   onReady({ device, weightsBytes, kvCacheBytes }: RunnerInfo): void {

@@ -30,6 +30,7 @@ export const runnerEventNames = [
   'backend_fallback',
   'backend_ready',
   'device_quarantined',
+  'device_retired',
 ] as const;
 
 export type RunnerEventName = (typeof runnerEventNames)[number];

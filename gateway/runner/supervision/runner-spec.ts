@@ -73,6 +73,8 @@ export interface RunnerLauncher {
   onReady?(info: RunnerInfo): void;
   /** The launcher to use after a runner's device failed or its runners crashed too often; undefined: this one again. */
   fallback?(failure: RunnerFailure): RunnerLauncher | undefined;
+  /** The launcher to use from now on, since the device computes wrong tokens; undefined: there is no other. */
+  retire?(reason: string): RunnerLauncher | undefined;
   /** Another launcher takes over. This one stops waiting and probing until a runner of its own is ready again. */
   leave?(): void;
 }

@@ -188,6 +188,8 @@ TEST_CASE("emulated device: the environment configures it, and an invalid value 
                     [] { return emulator::settings().compute_capability == 61; }) == 0);
   CHECK(status_with("RUNNEL_EMULATOR_DIE_AT_LAUNCH", "7",
                     [] { return emulator::settings().die_at_launch == 7; }) == 0);
+  CHECK(status_with("RUNNEL_EMULATOR_FLIP_AFTER_LAUNCH", "7",
+                    [] { return emulator::settings().flip_after_launch == 7; }) == 0);
   CHECK(status_with("RUNNEL_EMULATOR_DRIVER_VERSION", "12000",
                     [] { return emulator::settings().driver_version == 12000; }) == 0);
   CHECK(status_with("RUNNEL_EMULATOR_RACES", "1", [] { return emulator::settings().finds_races; }) == 0);

@@ -15,6 +15,7 @@ import * as assert from 'uvu/assert';
 import { crashKind, type RunnerCrash } from '../../../gateway/runner/supervision/exit-policy.ts';
 import {
   CrashReports,
+  crashReport,
   maxFolderBytes,
   maxReports,
   maxRequestsShown,
@@ -22,6 +23,7 @@ import {
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { closingSuite } from '../../fixtures/closing-suite.ts';
+import { ScriptedRunner, scriptedInfo } from '../../fixtures/scripted-runner.ts';
 import { collectExact, ready, requestOf } from '../../fixtures/supervised.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 
@@ -57,6 +59,20 @@ async function realCrash(): Promise<RunnerCrash> {
   assert.is(crashes.length, 1, 'the end that was asked for is no crash');
   return crashes[0] as RunnerCrash;
 }
+
+test('an answer that differs from its audit has a report of the runner that computed it and lives', () => {
+  const { folder: path, all } = reports('audit');
+  const runner = new ScriptedRunner().status();
+  all.addDifference('A token differs.', runner);
+  const [report] = all.newest;
+  assert.equal(
+    [report?.reason, report?.message, report?.pid, report?.numerics_id, report?.exit_code, report?.step],
+    ['audit', 'A token differs.', runner.pid, scriptedInfo.numericsId, null, null],
+  );
+  assert.ok(crashReport.safeParse(report).success);
+  const [file] = readdirSync(path);
+  assert.equal(JSON.parse(readFileSync(join(path, file as string), 'utf8')), report);
+});
 
 test('a report has the cause and the open requests, but no prompts', async () => {
   const crash = await realCrash();

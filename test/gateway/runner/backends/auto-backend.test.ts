@@ -109,6 +109,22 @@ test('it announces the fallback, looks less and less often, and goes back when t
   assert.is(it.events.at(-1)?.msg, 'Initialized CUDA device for inference');
 });
 
+test('a device that computes wrong tokens is retired: the CPU serves, and the device is not looked for although it answers', () => {
+  const it = subject();
+  it.devices = deviceReport();
+  assert.is(it.auto.cuda.retire?.('A token differs.'), it.auto.cpu);
+  it.auto.cpu.onReady?.(scriptedInfo);
+  assert.equal(
+    it.events.map(({ event, reason }) => [event, reason]),
+    [
+      ['device_retired', 'A token differs.'],
+      ['backend_fallback', 'A token differs.'],
+    ],
+  );
+  assert.equal(it.auto.cpu.status?.(), { requested: 'auto', isFallback: true, reason: 'A token differs.' });
+  assert.is(it.clock.numTimers, 0);
+});
+
 test('before a runner is started the device is asked: it starts none where it does not answer', async () => {
   const it = subject();
   assert.is(await it.auto.cuda.prepare?.(), it.auto.cpu);

@@ -23,6 +23,7 @@ function subject(options: { readonly hasChoice?: boolean; readonly devices?: Dev
     status: () => ({ requested: 'auto', isFallback: false }),
     absent: () => onCpu,
     fallback: () => onCpu,
+    retire: () => onCpu,
     onReady: () => {},
   };
   const log = (event: RunnerEvent) => void events.push(event);
