@@ -32,8 +32,8 @@ type Parsed = Pick<ParsedCall, 'call' | 'ignored'>;
 /** What a route takes: the schema of its body, and the call that a body asks for. */
 export interface Codec<Body extends z.ZodType = z.ZodType, Asked extends Parsed = ParsedCall> {
   readonly body: Body;
-  /** Throws a 400 that names every field at fault. */
-  readonly parse: (sent: unknown) => Asked;
+  /** Throws a 400 that names every field at fault. sent: the body as its client wrote it, if it means another one. */
+  readonly parse: (meant: unknown, sent?: unknown) => Asked;
 }
 
 /** ignored: names what was sent and is ignored, besides the fields whose schemas say so. */
@@ -42,8 +42,8 @@ export function codec<Body extends z.ZodType, Asked extends Omit<Parsed, 'ignore
   asked: (request: z.output<Body>) => Asked,
   ignored: (request: z.output<Body>) => readonly string[] = () => [],
 ): Codec<Body, Asked & Pick<Parsed, 'ignored'>> {
-  const parse = (sent: unknown) => {
-    const request = parseBody(body, sent);
+  const parse = (meant: unknown, sent: unknown = meant) => {
+    const request = parseBody(body, meant);
     return { ...asked(request), ignored: [...ignoredIn(body, sent), ...ignored(request)] };
   };
   return { body, parse };

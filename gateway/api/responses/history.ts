@@ -3,12 +3,12 @@ import * as z from 'zod';
 import { openAnswer, requireJournal, stageOf } from '../../calls/kept-answer.ts';
 import { ApiError, shown, unsupported } from '../../errors/api-error.ts';
 import type { DurableJob } from '../../jobs/job.ts';
-import { memberOf } from '../../json/json-values.ts';
+import { asList, asObject, memberOf } from '../../json/json-values.ts';
 import { callersOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { parseJson } from '../json.ts';
 import { type Item, itemsOf } from './request.ts';
-import type { ResponseJson } from './response.ts';
+import { type ResponseJson, responseOfItem } from './response.ts';
 import { RESPONSES_PATH, responses } from './responses.ts';
 
 /** What was said up to responses that the journal keeps: requests continue it, and clients list it. */
@@ -35,14 +35,61 @@ export async function earlierItems(c: Context, deps: RouteDeps, body: unknown): 
   const durable = await findResponse(c, deps, id);
   const history = durable?.record.history;
   if (durable === undefined || history === undefined) throw notFound(id);
-  const opened = await openAnswer(deps, durable, (kept) => responses.parse(parseJson(kept)));
-  const { status, output } = JSON.parse(await stageOf(opened)) as ResponseJson;
+  const { status, output } = await responseOf(deps, durable);
   if (status === 'in_progress') throw inProgress(id);
   if (status !== 'completed') throw notCompleted(id, status);
   return itemsOf([...(JSON.parse(history) as ItemList['data']), ...output]);
 }
 
 const PREVIOUS = 'previous_response_id';
+
+/** Throws what openAnswer throws. */
+async function responseOf(deps: RouteDeps, durable: DurableJob): Promise<ResponseJson> {
+  const opened = await openAnswer(deps, durable, (kept) => responses.parse(parseJson(kept)));
+  return JSON.parse(await stageOf(opened)) as ResponseJson;
+}
+
+/** The most responses in which the items are looked for that one body refers to. */
+const MAX_LOOKED_IN = 64;
+
+/**
+ * The body with the items themselves in place of references to them. Vercel's AI SDK refers to what earlier responses have answered. The
+ * newest one is opened first, since it has the whole conversation before it, too. Throws a 400 for an item that is not kept, and
+ * what openAnswer throws.
+ */
+export async function withReferenced(c: Context, deps: RouteDeps, body: unknown): Promise<unknown> {
+  const input = asList(memberOf(body, 'input'));
+  const references = input.flatMap((each, index) => (isReference(each) ? [{ id: idOf(each), index }] : []));
+  if (references.length === 0) return body;
+  requireJournal(deps.jobs, 'item_reference');
+  const kept = new Map<string, unknown>();
+  let numLookedIn = 0;
+  for (const { id, index } of references.reverse()) {
+    const response = kept.has(id) || numLookedIn === MAX_LOOKED_IN ? undefined : responseOfItem(id);
+    const durable = response === undefined ? undefined : await findResponse(c, deps, response);
+    if (durable !== undefined) {
+      numLookedIn += 1;
+      const history = JSON.parse(durable.record.history ?? '[]') as ItemList['data'];
+      for (const each of [...history, ...(await responseOf(deps, durable)).output])
+        kept.set(idOf(each), each);
+    }
+    if (!kept.has(id)) throw itemNotFound(id, index);
+  }
+  return { ...asObject(body), input: input.map((each) => (isReference(each) ? kept.get(idOf(each)) : each)) };
+}
+
+function isReference(each: unknown): boolean {
+  return memberOf(each, 'type') === 'item_reference';
+}
+
+function idOf(each: unknown): string {
+  return String(memberOf(each, 'id'));
+}
+
+function itemNotFound(id: string, index: number): ApiError {
+  const message = `Item with id '${shown(id)}' not found: its response was not stored, was deleted, belongs to another key, its retention time is over, or the body refers to items of more than ${MAX_LOOKED_IN} responses; send the item itself`;
+  return new ApiError({ status: 400, code: 'item_not_found', message, param: `input.${index}.id` });
+}
 
 /** Begins with OpenAI's sentence. */
 function notFound(id: string): ApiError {

@@ -91,7 +91,6 @@ const resultItem = z.object({
 
 const MESSAGES_AND_CALLS =
   'is not supported: items are of the type "message", "reasoning", "function_call" or "function_call_output" here';
-const NOTHING_STORED = 'is not supported: send the item itself, or previous_response_id';
 
 /** An item. Without a type, an object is a message. */
 const item = z.preprocess(
@@ -101,7 +100,7 @@ const item = z.preprocess(
   },
   fields.typed(
     ['message', 'reasoning', 'function_call', 'function_call_output'],
-    (type) => (type === 'item_reference' ? NOTHING_STORED : MESSAGES_AND_CALLS),
+    () => MESSAGES_AND_CALLS,
     z.discriminatedUnion('type', [messageItem, reasoningItem, callItem, resultItem]),
     (ctx) => fields.violated(ctx, 'type', 'must be an item: an object with a type or a role'),
   ),

@@ -258,8 +258,14 @@ function itemIdsOf(uuid: string): ItemIds {
   return {
     reasoning: `rs_${uuid}`,
     message: (index) => (index === 0 ? `msg_${uuid}` : `msg_${uuid}_${index}`),
-    call: (index) => ({ id: `fc_${digits}_${index}`, callId: `call_${digits}_${index}` }),
+    call: (index) => ({ id: `fc_${uuid}_${index}`, callId: `call_${digits}_${index}` }),
   };
+}
+
+/** The id of the response that has an item of this id; undefined if none has. */
+export function responseOfItem(id: string): string | undefined {
+  const uuid = /^(?:rs|msg|fc)_([0-9a-f-]{36})(?:_\d+)?$/.exec(id)?.[1];
+  return uuid === undefined ? undefined : responseId(uuid);
 }
 
 function seconds(ms: number): number {

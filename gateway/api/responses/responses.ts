@@ -81,8 +81,8 @@ function codecOf(body: typeof responsesBody) {
   }));
   return {
     body,
-    parse: (sent: unknown) => {
-      const { ignored, ...parsed } = parse(sent);
+    parse: (meant: unknown, sent: unknown = meant) => {
+      const { ignored, ...parsed } = parse(meant, sent);
       return { ...parsed, ignored: [...ignored, ...leftOutTools(sent)] };
     },
   };

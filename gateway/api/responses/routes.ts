@@ -10,7 +10,14 @@ import { tellIgnored } from '../../server/request-log.ts';
 import { json, jsonOrEvents, type Operation, type RouteDeps } from '../../server/route-group.ts';
 import { parseJson, readJson } from '../json.ts';
 import { get, missing, post } from '../route.ts';
-import { earlierItems, findResponse, itemListSchema, listing, requireKnownQuery } from './history.ts';
+import {
+  earlierItems,
+  findResponse,
+  itemListSchema,
+  listing,
+  requireKnownQuery,
+  withReferenced,
+} from './history.ts';
 import { responseEventSchemas, responseSchema } from './response.ts';
 import { RESPONSES_PATH, responses, responsesAfter } from './responses.ts';
 
@@ -76,9 +83,10 @@ export const responseOperations: readonly Operation[] = [
 function answering(deps: RouteDeps): Handler {
   return async (c) => {
     const sent = await readJson(c);
-    const parsed = responsesAfter(await earlierItems(c, deps, sent)).parse(sent);
+    const meant = await withReferenced(c, deps, sent);
+    const parsed = responsesAfter(await earlierItems(c, deps, meant)).parse(meant, sent);
     tellIgnored(c, deps.log, parsed.ignored);
-    return answer(c, deps, parsed, sent);
+    return answer(c, deps, parsed, meant);
   };
 }
 

@@ -22,7 +22,7 @@ interface Answered {
   readonly id: string;
   readonly status: string;
   readonly store: boolean;
-  readonly output: readonly { readonly type: string; readonly call_id?: string }[];
+  readonly output: readonly { readonly id: string; readonly type: string; readonly call_id?: string }[];
 }
 
 async function ask(app: DurableApp, body: object): Promise<Answered> {
@@ -75,6 +75,48 @@ test('a conversation that continues previous responses has the prompts of one th
     }
     assert.ok(JSON.stringify(all).includes('So it is'), 'the conversation has thoughts');
   }
+});
+
+test('a conversation whose answers are referred to by their items has the prompts of one that sends all items, whatever response they are of', async () => {
+  const folder = journalFolder();
+  const model = thinkingModel(({ messages }) => `${JSON.stringify(messages, bigints)}<think>`);
+  const app = await durableApp(folder, { model: () => model });
+  const all: object[] = [];
+  const referring: object[] = [];
+  for (const turn of TURNS) {
+    const call = all.at(-1) as Answered['output'][number] | undefined;
+    const said =
+      call?.type === 'function_call'
+        ? { type: 'function_call_output', call_id: call.call_id, output: '12:00' }
+        : { role: 'user', content: 'What time is it?' };
+    all.push(said);
+    referring.push(said);
+    app.runner.script = whole(turn);
+    const answered = await ask(app, { input: referring, tools });
+    await ask(app, { input: all, tools, store: false });
+    const [byReference, byItems] = app.runner.requests.slice(-2);
+    assert.equal(byReference?.promptIds, byItems?.promptIds);
+    all.push(...answered.output);
+    referring.push(...answered.output.map(({ id }) => ({ type: 'item_reference', id })));
+  }
+  assert.ok(referring.length > TURNS.length + 4, 'thoughts, a call and messages are referred to');
+});
+
+test('an item of a response that was cut short is referred to; of one that was forgotten it is refused by its id', async () => {
+  const app = await durableApp(journalFolder());
+  app.runner.script = whole('Hello, world');
+  const { id, status, output } = await ask(app, { input: 'Hi', max_output_tokens: 5 });
+  assert.is(status, 'incomplete');
+  const input = [
+    { role: 'user', content: 'Hi' },
+    ...output.map((each) => ({ type: 'item_reference', id: each.id })),
+  ];
+  await ask(app, { input: [...input, { role: 'user', content: 'So?' }] });
+  const forgotten = await app.app.request(`/v1/responses/${id}`, { method: 'DELETE' });
+  assert.is(forgotten.status, 200);
+  const { code, message } = await refusal(app, { input: [...input, { role: 'user', content: 'So?' }] });
+  assert.is(code, 'item_not_found');
+  assert.match(message, `Item with id '${output[0]?.id}' not found`);
 });
 
 function bigints(_name: string, value: unknown): unknown {
