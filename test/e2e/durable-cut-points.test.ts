@@ -5,6 +5,7 @@
  * tools; each of these is met before, in and behind its own marks.
  */
 import { readFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import * as assert from 'uvu/assert';
 import type { Model } from '../../gateway/models/model.ts';
 import { loadModel } from '../../gateway/models/model-slot.ts';
@@ -197,6 +198,9 @@ async function cutAfter(
   const path = `/v1/responses/${begun.response.id}?stream=true&starting_after=${events.length - 1}`;
   events.push(...(await eventsOf(await second.get(path))));
   await second.jobs.stop();
+  for (const { journal } of [first, second]) await journal.close();
+  // There are 1,264 of them at full length: if the end of the process removed all, it could take a minute on a busy disk.
+  await rm(folder, { recursive: true });
   return events;
 }
 
