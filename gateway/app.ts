@@ -1,4 +1,4 @@
-import { type Context, Hono, type MiddlewareHandler } from 'hono';
+import { type Context, type Handler, Hono, type MiddlewareHandler } from 'hono';
 import { getPath } from 'hono/utils/url';
 import { anthropicGroup } from './api/anthropic/routes.ts';
 import { FILES_PATH } from './api/batches/files.ts';
@@ -7,12 +7,12 @@ import { keepingRoutes } from './api/jobs.ts';
 import { nativeGroup } from './api/native/routes.ts';
 import { ollamaGroup } from './api/ollama/routes.ts';
 import { openAiGroup } from './api/openai/routes.ts';
-import { openApiHandler } from './api/openapi.ts';
 import { operatorGroup, probeGroup } from './api/operator/routes.ts';
 import { Batches } from './batches/batches.ts';
 import { refuseIdempotencyKey } from './calls/idempotency.ts';
 import { ApiError, shown } from './errors/api-error.ts';
 import { Jobs } from './jobs/jobs.ts';
+import { JSON_TYPE } from './json/json-values.ts';
 import type { Playground } from './playground/playground.ts';
 import { pageGroup } from './playground/routes.ts';
 import { type BodyLimits, ByteBudget, boundBodies, closeUnread } from './server/guard/bodies.ts';
@@ -66,20 +66,32 @@ export function createApp(deps: AppDeps): Hono {
   const answerBudget = new ByteBudget(deps.maxAnswerBytesInFlight, 'answers');
   const ofRoutes: RouteDeps = { ...deps, jobs, batches, answerBudget };
   batches.serve(lineRoutes(ofRoutes, openAiGroup));
-  for (const { operations, routes } of groups) {
-    for (const operation of operations) {
-      const handler = operation.handler?.(ofRoutes);
-      if (handler !== undefined) app.on(operation.method.toUpperCase(), pathOf(operation), handler);
-    }
-    if (routes !== undefined) app.route('/', routes());
-  }
-  app.get('/openapi.json', openApiHandler(groups));
+  const served = groups.map((group) => {
+    if (group.routes !== undefined) app.route('/', group.routes());
+    const operations = group.operations.filter((operation) => {
+      const { method, handler: make } = operation;
+      const handler = make?.(ofRoutes);
+      if (handler !== undefined) app.on(method.toUpperCase(), pathOf(operation), handler);
+      return handler !== undefined || make === undefined;
+    });
+    return { ...group, operations };
+  });
+  app.get('/openapi.json', describing(served));
   app.notFound((c) => answerError(c, nothingHere(app, c)));
   app.onError((thrown, c) => {
     failureLog(deps.log, c)(thrown);
     return answerError(c, toApiError(thrown));
   });
   return app;
+}
+
+/** The document is made when it is first asked for, and does not change while the server runs. */
+function describing(groups: readonly RouteGroup[]): Handler {
+  let text: string | undefined;
+  return async (c) => {
+    text ??= JSON.stringify((await import('./api/openapi.ts')).openApiDocument(groups));
+    return c.body(text, 200, { 'content-type': JSON_TYPE });
+  };
 }
 
 function noBatches({ log, now, clock = systemClock, maxBodyBytes: maxLineBytes }: AppDeps): Batches {

@@ -12,9 +12,13 @@ export function mark(end: AnswerEnd | undefined): Mark {
   return end?.continuedBy === undefined ? {} : { continued_by: end.continuedBy };
 }
 
+const RECEIPT = 'What the answer was computed from, and its tokens, as hashes.';
 /** Many answers have one, so /openapi.json has its schema once. */
 export const receiptFields = {
-  receipt: z.custom<Receipt>().meta({ $ref: '#/components/schemas/Receipt' }).optional(),
+  receipt: z
+    .custom<Receipt>()
+    .meta({ $ref: '#/components/schemas/Receipt', description: RECEIPT })
+    .optional(),
 };
 type Receipted = z.infer<z.ZodObject<typeof receiptFields>>;
 

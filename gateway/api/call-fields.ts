@@ -27,7 +27,6 @@ export const penaltyFields = {
   repeat_penalty: fields.floatAbove('repeat_penalty', 0, 2).default(1),
   presence_penalty: fields.float('presence_penalty', -2, 2).default(0),
   frequency_penalty: fields.float('frequency_penalty', -2, 2).default(0),
-  /** The number of last tokens that penalties count. */
   repeat_last_n: fields.integer('repeat_last_n', ALL_TOKENS, 2 ** 31 - 1).default(ALL_TOKENS),
 };
 

@@ -180,9 +180,7 @@ const message = z
   .object({
     role,
     content: textContent(partIgnored).optional(),
-    /** The thinking that came before the content, as answers name it. */
     reasoning_content: z.string().optional(),
-    /** The thinking, as Ollama and OpenRouter name it. */
     reasoning: z.string().optional(),
     tool_calls: z.array(toolCall).default([]),
     tool_call_id: z.string().optional(),
@@ -197,7 +195,8 @@ const message = z
     const thought = reasoning_content ? 'reasoning_content' : reasoning ? 'reasoning' : undefined;
     if (thought !== undefined) refuseSpeaker(ctx, 'assistant', [thought]);
     if (tool_calls.length > 0) refuseSpeaker(ctx, 'assistant', ['tool_calls']);
-  });
+  })
+  .meta({ title: 'ChatMessage' });
 
 /** A conversation of at least one message. The call that each tool result answers must be in the messages before it. */
 export const chatMessages = z

@@ -323,7 +323,10 @@ export function ignoredFields<Table extends IgnoredFields>(table: Table): Record
   return Object.fromEntries(schemas) as Record<keyof Table, IgnoredField>;
 }
 
-export const ignored: IgnoredField = z.unknown().meta({ description: 'Ignored.' }).optional();
+export const ignored: IgnoredField = z
+  .unknown()
+  .meta({ description: 'Ignored: no answer depends on it.' })
+  .optional();
 const known = new Map<string, IgnoredField>();
 
 /**
@@ -341,6 +344,8 @@ function ignoredField(accepted: Accepted): IgnoredField {
 function newIgnoredField(accepted: readonly unknown[]): IgnoredField {
   const values = accepted.map((value) => ` or send ${JSON.stringify(value)}`).join('');
   const sentence = `is not supported; leave it out${values}`;
+  const description =
+    accepted.length === 0 ? 'Not supported.' : 'Changes nothing: it may only ask for what happens anyway.';
   return z
     .unknown()
     .superRefine((value, ctx) => {
@@ -348,6 +353,6 @@ function newIgnoredField(accepted: readonly unknown[]): IgnoredField {
       const isAccepted = accepted.some((known) => isDeepStrictEqual(known, present));
       if (!isAccepted) violated(ctx, 'unsupported', sentence);
     })
-    .meta(accepted.length === 0 ? { not: {}, description: 'Not supported.' } : { enum: [...accepted] })
+    .meta({ ...(accepted.length === 0 ? { not: {} } : { enum: [...accepted] }), description })
     .optional();
 }

@@ -42,12 +42,10 @@ const jobSchema = z
   .object({
     id: z.string(),
     object: z.literal('job'),
-    status: z.enum(['waiting', 'running', 'parked', 'ended']).meta({
-      description: 'waiting: for its model, or for a runner that takes it. parked: until it is resumed.',
-    }),
-    route: z.string().meta({ description: 'The route that it was begun by; its events are in that API.' }),
+    status: z.enum(['waiting', 'running', 'parked', 'ended']),
+    route: z.string(),
     model: z.string(),
-    created_at: z.string().meta({ description: 'ISO 8601, UTC.' }),
+    created_at: z.string(),
     ended_at: z.string().nullable(),
     tokens_out: z.int(),
     error: z.object({ code: z.string(), message: z.string() }).nullable(),

@@ -1,21 +1,26 @@
-import type { Handler } from 'hono';
 import * as z from 'zod';
 import { receiptSchema } from '../generation/receipt.ts';
 import { JSON_TYPE } from '../json/json-values.ts';
 import type { Answer, Content, Events, Operation, RouteGroup } from '../server/route-group.ts';
 import { version } from '../system/version.ts';
+import { bodyExamples } from './body-examples.ts';
+import { Components, meaningOf } from './components.ts';
 
 /** The OpenAPI 3.1 document (https://spec.openapis.org/oas/v3.1.1.html) of all routes. Each group describes its own. */
 export function openApiDocument(groups: readonly RouteGroup[]): object {
-  const paths: Record<string, Record<string, object>> = {};
+  const components = new Components();
+  const paths: Record<string, Record<string, unknown>> = {};
   const described = groups.flatMap((group) => group.operations.map((operation) => ({ group, operation })));
-  const titled = titledSchemas(described.map(({ operation }) => operation));
   for (const { group, operation } of described) {
-    paths[operation.path] = {
-      ...paths[operation.path],
-      [operation.method]: operationObject(operation, group),
+    // A route that only says what to do instead.
+    if (Object.keys(operation.answers).length === 0) continue;
+    const { path, method } = operation;
+    paths[path] = {
+      ...paths[path],
+      [method]: components.described(operationObject(operation, group), [path]),
     };
   }
+  components.described(answerSchemaOf(receiptSchema.meta({ title: 'Receipt' })), []);
   return {
     openapi: '3.1.1',
     info: { title: 'Runnel', version: version(), license: LICENSE, description: DESCRIPTION },
@@ -23,11 +28,7 @@ export function openApiDocument(groups: readonly RouteGroup[]): object {
     tags: [...new Set(described.map(({ group }) => group.name))].map((name) => ({ name })),
     paths,
     components: {
-      schemas: Object.fromEntries([
-        ...described.map(({ group }) => [errorName(group), jsonSchemaOf(group.errorSchema)]),
-        ...[...titled].map(([title, schema]) => [title, answerSchemaOf(schema)]),
-        ['Receipt', answerSchemaOf(receiptSchema)],
-      ]),
+      schemas: components.schemas,
       parameters: { correlationId: CORRELATION_ID, traceparent: TRACEPARENT },
       securitySchemes: {
         bearer: { type: 'http', scheme: 'bearer' },
@@ -65,6 +66,7 @@ function operationObject(operation: Operation, group: RouteGroup): object {
     name,
     in: 'path',
     required: true,
+    description: meaningOf(['path', name ?? '']),
     schema: { type: 'string' },
   }));
   const texts = (place: string, described: Readonly<Record<string, string>>): object[] =>
@@ -86,17 +88,17 @@ function operationObject(operation: Operation, group: RouteGroup): object {
       ...Object.fromEntries(Object.entries(answers).map(([status, answer]) => [status, response(answer)])),
       default: {
         description: 'An error, by its status.',
-        content: { 'application/json': { schema: { $ref: `#/components/schemas/${errorName(group)}` } } },
+        content: { [JSON_TYPE]: { schema: answerSchemaOf(group.errorSchema) } },
       },
     },
   };
 }
 
-function requestBody({ isBodyOptional = false, bodyTypes = [], isForm }: Operation, schema: object): object {
-  const types = isForm ? ['multipart/form-data'] : ['application/json', ...bodyTypes];
+function requestBody({ path, isBodyOptional = false, bodyTypes = [], isForm }: Operation, schema: object) {
+  const types = isForm ? ['multipart/form-data'] : [JSON_TYPE, ...bodyTypes];
   return {
     required: !isBodyOptional,
-    content: Object.fromEntries(types.map((type) => [type, { schema }])),
+    content: Object.fromEntries(types.map((type) => [type, { schema, example: bodyExamples[path] }])),
   };
 }
 
@@ -107,7 +109,7 @@ function response({ description, content }: Answer): object {
 
 /** x-itemSchema has the schema of each line or event of a stream, as OpenAPI 3.2's itemSchema does. */
 function contentObject(content: Content): object {
-  if ('whole' in content) return { schema: reference(content.whole) };
+  if ('whole' in content) return { schema: answerSchemaOf(content.whole) };
   if ('lines' in content) return { 'x-itemSchema': answerSchemaOf(content.lines) };
   return { 'x-itemSchema': eventSchema(content.events) };
 }
@@ -132,28 +134,6 @@ function eventSchema({ named = {}, unnamed, last }: Events): object {
       ...(last === undefined ? [] : [event({ data: { const: last } })]),
     ],
   };
-}
-
-/** Refers to the schema by its title, if it has one. */
-function reference(schema: z.ZodType): object {
-  const title = schema.meta()?.title;
-  return title === undefined ? answerSchemaOf(schema) : { $ref: `#/components/schemas/${title}` };
-}
-
-/** The schemas of whole answers that have titles. They are among the components. */
-function titledSchemas(operations: readonly Operation[]): ReadonlyMap<string, z.ZodType> {
-  const titled = new Map<string, z.ZodType>();
-  for (const { content } of operations.flatMap(({ answers }) => Object.values(answers)))
-    for (const each of Object.values(content)) {
-      const title = 'whole' in each ? each.whole.meta()?.title : undefined;
-      if ('whole' in each && title !== undefined) titled.set(title, each.whole);
-    }
-  return titled;
-}
-
-/** Groups with the same error schema share its name. */
-function errorName({ errorSchema }: RouteGroup): string {
-  return errorSchema.meta()?.title ?? 'Error';
 }
 
 /**
@@ -194,13 +174,4 @@ function isKind(schema: z.core.$ZodType, type: string): boolean {
 
 function isShown(value: unknown): boolean {
   return ['string', 'number', 'boolean'].includes(typeof value) || Array.isArray(value);
-}
-
-/** GET /openapi.json. The document is made when it is first asked for, and does not change while the server runs. */
-export function openApiHandler(groups: readonly RouteGroup[]): Handler {
-  let text: string | undefined;
-  return (c) => {
-    text ??= JSON.stringify(openApiDocument(groups));
-    return c.body(text, 200, { 'content-type': JSON_TYPE });
-  };
 }

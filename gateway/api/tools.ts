@@ -166,7 +166,8 @@ const tool = z
     type: z.literal('function'),
     function: z.object({ ...functionFields, strict: z.boolean().default(false) }),
   })
-  .transform(({ function: sent }) => toolOf(sent, sent.strict));
+  .transform(({ function: sent }) => toolOf(sent, sent.strict))
+  .meta({ title: 'FunctionTool' });
 
 const named = z
   .strictObject({ type: z.literal('function'), function: z.strictObject({ name: z.string() }) })

@@ -5,23 +5,20 @@ import type { AnswerTimes } from '../runner/runner.ts';
  * Times and token counts of one answer, under the names that clients see. Times are in milliseconds; null means that the answer
  * had no such time.
  */
-export const timingsSchema = z.object({
-  /** From the request's admission until the runner computes, and from there to the first token, by the runner's clock. */
-  queue_ms: z.number().nullable(),
-  prefill_ms: z.number().nullable(),
-  /** From admission to the first token. */
-  first_token_ms: z.number().nullable(),
-  /** The mean time between tokens, counted after the first batch. */
-  between_tokens_ms: z.number().nullable(),
-  tokens_per_second: z.number().nullable(),
-  /** From admission to the end. */
-  total_ms: z.number(),
-  /** The part of total_ms in which the answer waited for another runner to continue it. */
-  resume_pause_ms: z.number(),
-  prompt_tokens: z.int(),
-  cached_tokens: z.int(),
-  completion_tokens: z.int(),
-});
+export const timingsSchema = z
+  .object({
+    queue_ms: z.number().nullable(),
+    prefill_ms: z.number().nullable(),
+    first_token_ms: z.number().nullable(),
+    between_tokens_ms: z.number().nullable(),
+    tokens_per_second: z.number().nullable(),
+    total_ms: z.number(),
+    resume_pause_ms: z.number(),
+    prompt_tokens: z.int(),
+    cached_tokens: z.int(),
+    completion_tokens: z.int(),
+  })
+  .meta({ title: 'Timings' });
 export type AnswerTimings = Readonly<z.infer<typeof timingsSchema>>;
 
 /** The timings of an answer that has ended. */

@@ -31,7 +31,7 @@ const canonicalCall = z.strictObject({
   repetition_penalty: z.number(),
   presence_penalty: z.number(),
   frequency_penalty: z.number(),
-  logit_bias: z.array(z.tuple([uint, z.number()])).meta({ description: 'Pairs of id and bias, by id.' }),
+  logit_bias: z.array(z.tuple([uint, z.number()])),
   allowed_token_ids: ids,
   banned_token_ids: ids,
   grammar: z.strictObject({ kind: z.enum(grammarKinds), source: z.string(), strict: z.boolean() }).nullable(),
@@ -52,17 +52,13 @@ const versions = z.strictObject({ gateway: z.string(), runner: z.string() });
 
 export const receiptSchema = z.strictObject({
   version: z.literal(RECEIPT_VERSION),
-  weights: hash.meta({ description: 'Of the contents of the model’s files.' }),
-  quantize: z.string().optional().meta({
-    description: 'The type in which float matrices were quantised while they were loaded.',
-  }),
-  numerics: z.string().meta({ description: 'The numerics id: the name of the arithmetic.' }),
-  continued_by: z.string().optional().meta({
-    description: 'The numerics id with which the answer ended, if it began with another.',
-  }),
-  call: hash.meta({ description: 'Of the canonical call.' }),
+  weights: hash,
+  quantize: z.string().optional(),
+  numerics: z.string(),
+  continued_by: z.string().optional(),
+  call: hash,
   seed,
-  tokens: hash.meta({ description: 'Of the ids of the answer’s tokens.' }),
+  tokens: hash,
   num_tokens: uint,
   stop_reason: z.enum(['eos', 'stop_sequence', 'max_tokens', 'time_limit']),
   versions,

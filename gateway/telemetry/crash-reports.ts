@@ -44,13 +44,11 @@ const crashedRequest = z.object({
 
 /** A report, with the names that clients see. */
 export const crashReport = z.object({
-  /** The name of the model, if there are several. */
   model: z.string().optional(),
   time: z.string(),
   reason: z.string(),
   message: z.string(),
   pid: count,
-  /** The index of the runner, from 0, if there are several; null if there is one. */
   runner: count,
   start: count,
   exit_code: count,

@@ -15,18 +15,20 @@ import { endingFields, markFields, marks } from '../answer-fields.ts';
 
 /** An answer of Anthropic's API, whole or as events. */
 
-const block = z.discriminatedUnion('type', [
-  /** The signature is made by the gateway. It is empty in the event that begins a block. */
-  z.object({ type: z.literal('thinking'), thinking: z.string(), signature: z.string() }),
-  z.object({ type: z.literal('text'), text: z.string() }),
-  z.object({
-    type: z.literal('tool_use'),
-    id: z.string(),
-    name: z.string(),
-    /** JSON text as the model wrote it. */
-    input: z.custom<object>().meta({ type: 'object' }),
-  }),
-]);
+const block = z
+  .discriminatedUnion('type', [
+    /** The signature is made by the gateway. It is empty in the event that begins a block. */
+    z.object({ type: z.literal('thinking'), thinking: z.string(), signature: z.string() }),
+    z.object({ type: z.literal('text'), text: z.string() }),
+    z.object({
+      type: z.literal('tool_use'),
+      id: z.string(),
+      name: z.string(),
+      /** JSON text as the model wrote it. */
+      input: z.custom<object>().meta({ type: 'object' }),
+    }),
+  ])
+  .meta({ title: 'ContentBlock' });
 type Block = z.infer<typeof block>;
 
 const stopFields = {
@@ -38,12 +40,14 @@ const stopFields = {
 const moreOfEnd = { ...endingFields, ...markFields };
 type Stop = z.infer<z.ZodObject<typeof stopFields & typeof moreOfEnd>>;
 
-const usageSchema = z.object({
-  input_tokens: z.int(),
-  cache_creation_input_tokens: z.int(),
-  cache_read_input_tokens: z.int(),
-  output_tokens: z.int(),
-});
+const usageSchema = z
+  .object({
+    input_tokens: z.int(),
+    cache_creation_input_tokens: z.int(),
+    cache_read_input_tokens: z.int(),
+    output_tokens: z.int(),
+  })
+  .meta({ title: 'MessageUsage' });
 
 export const messageSchema = z
   .object({
@@ -68,7 +72,7 @@ const delta = z.discriminatedUnion('type', [
 ]);
 
 function eventSchema<Type extends string, Fields extends z.ZodRawShape>(type: Type, fields: Fields) {
-  return z.object({ type: z.literal(type), ...fields });
+  return z.object({ type: z.literal(type), ...fields }).meta({ title: type });
 }
 
 /** The events by name, all but the error. */

@@ -98,7 +98,8 @@ const message = z
       const speaker = SPEAKERS.get(memberOf(each, 'type'));
       if (speaker !== undefined && role !== speaker) refuseSpeaker(ctx, speaker, ['content', index, 'type']);
     }
-  });
+  })
+  .meta({ title: 'MessageParam' });
 
 /** Makes the conversation as templates see it. A user's message with tool results becomes several messages. */
 const conversation = z
@@ -154,7 +155,8 @@ const tool = z
       input_examples: NO_ITEMS,
     }),
   })
-  .transform(({ input_schema: parameters, ...sent }) => toolOf({ ...sent, parameters }, sent.strict));
+  .transform(({ input_schema: parameters, ...sent }) => toolOf({ ...sent, parameters }, sent.strict))
+  .meta({ title: 'CustomTool' });
 
 const toolChoice = z
   .strictObject({

@@ -40,7 +40,7 @@ const deletedSchema = z
 
 /** For the document: the body is read by form.ts. */
 const formSchema = z.object({
-  file: z.string().meta({ format: 'binary', description: 'Lines of JSON, each a request.' }),
+  file: z.string().meta({ format: 'binary' }),
   purpose: z.literal('batch'),
 });
 

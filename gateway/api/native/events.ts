@@ -8,7 +8,7 @@ import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
 import { jsonText } from '../../json/json-values.ts';
 import { GenerationError, type GenerationErrorCode } from '../../runner/runner.ts';
 import { namedEvent } from '../../server/streams/response-stream.ts';
-import { mark, receipted, receiptFields } from '../answer-fields.ts';
+import { mark, markFields, receipted, receiptFields } from '../answer-fields.ts';
 import { MSGPACK_TYPE, packMsgpack } from '../msgpack.ts';
 
 /**
@@ -26,19 +26,16 @@ export const executeEventSchemas = {
   started: z.object({
     job_id: z.string(),
     model: z.string(),
-    started_at: z.string().meta({ description: 'ISO 8601, UTC.' }),
-    seed: seed.meta({
-      type: 'integer',
-      description: 'The seed used: the request’s own, or the random one drawn for it.',
-    }),
+    started_at: z.string(),
+    seed,
   }),
   token: z.object({
     t: z.string(),
-    i: z.int().meta({ description: 'Index in the answer of the token that completed the text.' }),
-    ids: ids.meta({ description: 'The tokens since the previous event; the last one is token i.' }),
+    i: z.int(),
+    ids,
   }),
   metrics: z.object({
-    tokens_per_sec: z.number().meta({ description: 'Since the previous event of this kind.' }),
+    tokens_per_sec: z.number(),
     vram_bytes: z.int(),
   }),
   end: z.object({
@@ -47,15 +44,11 @@ export const executeEventSchemas = {
     stop_reason: z.enum(['eos', 'stop_sequence', 'max_tokens', 'time_limit']),
     stop_sequence_matched: z.string().nullable(),
     seed,
-    cached_tokens: z.int().meta({ description: 'Tokens of the prompt that were found in the KV cache.' }),
-    continued_by: z.string().optional().meta({
-      description: 'The numerics id of the runner that ended the answer, if one with another began it.',
-    }),
+    cached_tokens: z.int(),
+    ...markFields,
     timings: timingsSchema.optional(),
     ...receiptFields,
-    ids: ids.meta({
-      description: 'Tokens that no token event had, because they add no text, such as the end of the answer.',
-    }),
+    ids,
   }),
   error: z.object({
     code: z.enum(['VRAM_OOM', 'CANCELLED', 'TIMEOUT', 'INVALID_REQUEST', 'INFERENCE_FAILED']),

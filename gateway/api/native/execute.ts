@@ -42,11 +42,8 @@ export const executeBody = z.strictObject({
   seed: fields.seed('seed').optional(),
   ...tokenConstraints,
   priority: fields.priority,
-  /** Whether the stream has `metrics` events. */
   metrics: z.boolean().default(false),
-  /** Whether `token` and `end` events have the tokens' ids. */
   token_ids: z.boolean().default(false),
-  /** Whether the `end` event says how long each part took. */
   timings: z.boolean().default(false),
   durable,
   receipt,

@@ -25,7 +25,6 @@ export const embedBody = z.strictObject({
         .max(MAX_TEXTS, `must have at most ${MAX_TEXTS} texts`),
     )
     .default([]),
-  /** Whether a text that is too long loses its end; otherwise it is refused. */
   truncate: z.boolean().default(true),
   dimensions: fields.integer('dimensions', 1, MAX_DIMENSIONS).optional(),
 });

@@ -22,7 +22,6 @@ const detailsSchema = z.object({
   quantization_level: z.string().optional(),
 });
 
-/** The digest has 64 hexadecimal digits. */
 const nameMembers = { name: z.string(), model: z.string(), digest: z.string() };
 
 const tag = z.object({
@@ -46,7 +45,6 @@ export const showSchema = z
   .object({
     modified_at: z.string(),
     details: detailsSchema,
-    /** Properties under their names in GGUF files. */
     model_info: z.record(z.string(), z.union([z.string(), z.number()])),
     capabilities: z.array(z.enum(['completion', 'insert', 'tools', 'thinking', 'embedding'])),
   })

@@ -143,7 +143,8 @@ export const options = z
     }),
   })
   .superRefine((request, ctx) => checkWindow(ctx, request))
-  .prefault({});
+  .prefault({})
+  .meta({ title: 'OllamaOptions' });
 
 /** num_ctx bounds a prompt and its answer. It cannot make the context larger. */
 export function contextOf({ num_ctx }: z.output<typeof options>, limit: ContextLimit): ContextLimit {

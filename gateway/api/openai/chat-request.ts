@@ -21,7 +21,7 @@ const thinkingFields = {
   reasoning_effort: effort.optional(),
   /** Qwen's switch. */
   enable_thinking: z.boolean().optional(),
-  /** As in llama-server. none: the thinking stays in the text, with its marks. */
+  /** llama-server's. */
   reasoning_format: z
     .enum(['none', 'auto', 'deepseek'])
     .default('auto')

@@ -10,7 +10,9 @@ import { endingFields } from '../answer-fields.ts';
 /** The choices of chat completions and of completions, whole and as deltas. */
 
 const logprob = z.object({ token: z.string(), logprob: z.number(), bytes: z.array(z.int()) });
-export const tokenLogprobSchema = logprob.extend({ top_logprobs: z.array(logprob) });
+export const tokenLogprobSchema = logprob
+  .extend({ top_logprobs: z.array(logprob) })
+  .meta({ title: 'TokenLogprob' });
 
 const chatLogprobs = z.object({ content: z.array(tokenLogprobSchema), refusal: z.null() });
 

@@ -65,13 +65,11 @@ const body = z
   .strictObject({
     ...sharedFields,
     prompt: prompts('prompt'),
-    /** What is behind the answer, which fills the gap. */
     suffix: z.string().default(''),
     max_tokens: fields
       .orUnlimited(fields.integer('max_tokens', 0, MAX_TOKENS), MAX_TOKENS)
       .default(DEFAULT_MAX_TOKENS),
     logprobs: fields.integer('logprobs', 0, MAX_LOGPROBS).optional(),
-    /** Whether the answer begins with the prompt, and its log-probabilities too. */
     echo: z.boolean().default(false),
     ...ignoredFields(completionIgnored),
   })

@@ -18,13 +18,15 @@ import {
 
 /** Answers of OpenAI's generating routes, whole and as chunks. ChoiceFormat has the differences between the routes. */
 
-const usageSchema = z.object({
-  prompt_tokens: z.int(),
-  completion_tokens: z.int(),
-  total_tokens: z.int(),
-  prompt_tokens_details: z.object({ cached_tokens: z.int() }),
-  completion_tokens_details: z.object({ reasoning_tokens: z.int() }).optional(),
-});
+const usageSchema = z
+  .object({
+    prompt_tokens: z.int(),
+    completion_tokens: z.int(),
+    total_tokens: z.int(),
+    prompt_tokens_details: z.object({ cached_tokens: z.int() }),
+    completion_tokens_details: z.object({ reasoning_tokens: z.int() }).optional(),
+  })
+  .meta({ title: 'Usage' });
 type Usage = z.infer<typeof usageSchema>;
 
 /** The members of all answers; an answer's own come after them. */

@@ -159,7 +159,6 @@ const MAX_CHOICES_PER_PROMPT = 8;
 export const sharedFields = {
   model: fields.nonEmpty('model'),
   stream: z.boolean().default(false),
-  /** Whether each choice says how long its parts took. */
   timings: z.boolean().default(false),
   durable,
   receipt,

@@ -61,7 +61,7 @@ const modelMembers = membersOf<ModelStatus>()({
   open_requests: [z.int(), ({ status }) => status.openRequests],
   memory_bytes: [z.int(), ({ status }) => memoryOf(status.info).memory_bytes],
 });
-const modelSchema = schemaOf(modelMembers);
+const modelSchema = schemaOf(modelMembers).meta({ title: 'ModelState' });
 
 function modelsOf({ models }: RouteDeps): z.infer<typeof modelSchema>[] {
   return models.all.map(({ names, loadState, runner }) =>

@@ -132,7 +132,8 @@ function inputItems(earlier: readonly Item[]) {
       const count = [items.length, MAX_MESSAGES] as const;
       if (earlier.length > 0) fields.refuseMany(ctx, 'input and what it continues', count, 'items together');
       return { items: items.map(keptItem), messages: messagesOf(items, earlier.length, ctx) };
-    });
+    })
+    .meta({ type: ['string', 'array'] });
 }
 
 /** Items that were kept. */
@@ -365,11 +366,9 @@ export function responsesBodyAfter(earlier: readonly Item[]) {
       top_logprobs: fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS).default(0),
       metadata: metadata.default({}),
       stream: z.boolean().default(false),
-      /** The response continues without its client, and the journal keeps it. */
       background: z.boolean().default(false),
       durable,
       receipt,
-      /** Whether the response is kept; by default it is if the journal has room. */
       store: z.boolean().optional(),
       /** An addition: OpenAI has a seed only for chats. */
       seed: fields.seed('seed').optional(),

@@ -49,7 +49,9 @@ const reasoningItem = z.object({
   content: z.array(reasoningPart).optional(),
 });
 
-const item = z.discriminatedUnion('type', [reasoningItem, messageItem, callItem]);
+const item = z
+  .discriminatedUnion('type', [reasoningItem, messageItem, callItem])
+  .meta({ title: 'OutputItem' });
 export type OutputItem = z.infer<typeof item>;
 
 const usage = z.object({
@@ -141,7 +143,10 @@ const eventFields = {
 };
 
 export const responseEventSchemas = Object.fromEntries(
-  Object.entries(eventFields).map(([type, fields]) => [type, z.object({ type: z.literal(type), ...fields })]),
+  Object.entries(eventFields).map(([type, fields]) => [
+    type,
+    z.object({ type: z.literal(type), ...fields }).meta({ title: type }),
+  ]),
 );
 export type ResponseEventName = keyof typeof eventFields;
 

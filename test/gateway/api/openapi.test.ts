@@ -2,6 +2,8 @@ import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { bodyExamples } from '../../../gateway/api/body-examples.ts';
+import { meanings } from '../../../gateway/api/components.ts';
 import { openApiDocument } from '../../../gateway/api/openapi.ts';
 import { routeGroups } from '../../../gateway/app.ts';
 import { testApp } from '../../fixtures/app.ts';
@@ -10,8 +12,14 @@ import { type Described as Answers, DocumentedAnswers } from '../../fixtures/doc
 
 const test = suite('openapi');
 
+interface Body {
+  readonly schema: object;
+  readonly example: unknown;
+}
+
 interface Described {
-  readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema: object }>> };
+  readonly parameters: readonly Member[];
+  readonly requestBody?: { readonly content: Readonly<Record<string, Body>> };
   readonly responses: {
     readonly default: {
       readonly content: { readonly 'application/json': { readonly schema: { readonly $ref: string } } };
@@ -35,12 +43,17 @@ async function read(): Promise<Document> {
   return (await (await get('/openapi.json')).json()) as Document;
 }
 
-function bodySchema(document: Document, path: string): object {
-  const { content = {} } = document.paths[path]?.post?.requestBody ?? {};
-  const schema = (content['application/json'] ?? content['multipart/form-data'])?.schema;
-  if (schema === undefined) throw new Error(`${path} has no body`);
-  return schema;
+/** The body of a route, with all that its schema refers to. */
+function bodyOf({ paths, components }: Document, path: string): Body {
+  const { content = {} } = paths[path]?.post?.requestBody ?? {};
+  const body = content['application/json'] ?? content['multipart/form-data'];
+  if (body === undefined) throw new Error(`${path} has no body`);
+  return { ...body, schema: { ...body.schema, components } };
 }
+
+const operations = routeGroups.flatMap((group) => group.operations);
+/** Routes that only say what to do instead. */
+const missing = operations.filter(({ answers }) => Object.keys(answers).length === 0);
 
 test('the document is OpenAPI 3.1', async () => {
   const document = (await (await get('/openapi.json')).json()) as Record<string, unknown>;
@@ -51,7 +64,7 @@ test('the document is OpenAPI 3.1', async () => {
   assert.is((await new Validator().validate(broken)).valid, false);
 });
 
-test('the routes that are described are those that there are', async () => {
+test('the routes that are described are those that there are, and a 501 is none', async () => {
   const { paths } = await read();
   const described = Object.entries(paths).flatMap(([path, item]) =>
     Object.keys(item).map((method) => `${method.toUpperCase()} ${path}`),
@@ -64,7 +77,55 @@ test('the routes that are described are those that there are', async () => {
         .replace(/:(\w+)(\{.*?\})?/g, '{$1}');
       return `${method} ${written}`;
     });
-  assert.equal(described.sort(), [...new Set(registered)].sort());
+  const refusing = missing.map(({ method, path }) => `${method.toUpperCase()} ${path}`);
+  assert.ok(refusing.length > 3);
+  assert.equal([...described, ...refusing].sort(), [...new Set(registered)].sort());
+  const withoutPage = (await (await testApp().get('/openapi.json')).json()) as Document;
+  for (const path of ['/', '/runner/kill']) {
+    assert.ok(paths[path], path);
+    assert.is(withoutPage.paths[path], undefined, path);
+  }
+});
+
+interface Member {
+  readonly description?: unknown;
+}
+
+/** The members of all objects below a value, with their places. */
+function membersIn(value: unknown, place: string): (readonly [place: string, member: Member])[] {
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([key, inner]) => {
+    const own = key === 'properties' ? Object.entries(inner as Record<string, Member>) : [];
+    const below = key === 'example' ? [] : membersIn(inner, `${place}/${key}`);
+    return [...own.map(([name, member]) => [`${place}/${name}`, member] as const), ...below];
+  });
+}
+
+test('every member of every schema has a description, and every entry of their table describes one', async () => {
+  const document = await read();
+  const all = membersIn(document, '');
+  assert.ok(all.length > 1500);
+  const described = new Set<unknown>();
+  for (const [place, { description }] of all) {
+    assert.match(String(description), /\.$/, `${place} has the description ${description}`);
+    described.add(description);
+  }
+  for (const { parameters } of Object.values(document.paths).flatMap(Object.values))
+    for (const each of parameters) if (!('$ref' in each)) described.add(each.description);
+  for (const [key, meaning] of Object.entries(meanings))
+    assert.ok(described.has(meaning), `nothing has the meaning of ${key}`);
+});
+
+test('every body has an example that its schemas take', async () => {
+  const document = await read();
+  const withBody = operations.filter(({ body }) => body !== undefined);
+  for (const { path, body } of withBody) {
+    const { schema, example } = bodyOf(document, path);
+    assert.equal(body?.safeParse(example).error?.issues ?? [], [], path);
+    const validate = new Ajv2020({ strict: false, formats: { binary: true } }).compile(schema);
+    assert.ok(validate(example), `${path}: ${JSON.stringify(validate.errors)}`);
+  }
+  assert.equal(Object.keys(bodyExamples).sort(), withBody.map(({ path }) => path).sort());
 });
 
 test('the errors of each API are as its schema has them', async () => {
@@ -130,7 +191,7 @@ test('a body passes its schema as it passes the server', async () => {
   ];
   for (const [path, body, isGood] of bodies) {
     const name = `${path} ${JSON.stringify(body)}`;
-    const validate = new Ajv2020({ strict: false }).compile(bodySchema(document, path));
+    const validate = new Ajv2020({ strict: false }).compile(bodyOf(document, path).schema);
     assert.is(validate(body), isGood, `${name}: ${JSON.stringify(validate.errors)}`);
     runner.script = [[EOS_ID]];
     const response = await post(path, body);
@@ -143,12 +204,12 @@ test('a body passes its schema as it passes the server', async () => {
 test('fields that a body must have are required by its schema', async () => {
   const document = await read();
   let numRequired = 0;
-  for (const { path, body } of routeGroups.flatMap(({ operations }) => operations)) {
+  for (const { path, body } of operations) {
     if (body === undefined) continue;
     // The issue of a body with two forms has no path.
     const issues = body.safeParse({}).error?.issues.filter((issue) => issue.path.length > 0) ?? [];
     const missing = issues.map((issue) => String(issue.path[0]));
-    const required = JSON.stringify(bodySchema(document, path)).match(/"required":\[[^\]]*\]/g) ?? [];
+    const required = JSON.stringify(bodyOf(document, path).schema).match(/"required":\[[^\]]*\]/g) ?? [];
     for (const name of new Set(missing)) assert.ok(required.join().includes(`"${name}"`), `${path}: ${name}`);
     numRequired += missing.length;
   }
