@@ -131,10 +131,10 @@ export const messageIgnored = {
 } as const satisfies IgnoredFields;
 
 /** Fields of a tool call in a message: its index, as streams have it. */
-export const toolCallIgnored = { index: ANYTHING } as const satisfies IgnoredFields;
+const toolCallIgnored = { index: ANYTHING } as const satisfies IgnoredFields;
 
 /** Fields of the function in a tool call: its arguments as SDKs have parsed them. */
-export const calledIgnored = { parsed_arguments: ANYTHING } as const satisfies IgnoredFields;
+const calledIgnored = { parsed_arguments: ANYTHING } as const satisfies IgnoredFields;
 
 export const partIgnored = {
   cache_control: ANYTHING,

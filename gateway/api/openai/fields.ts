@@ -29,13 +29,10 @@ import {
 } from '../fields.ts';
 import { checkGrammar, formsOf, grammarFields } from './grammar-fields.ts';
 
-/**
- * Fields of OpenAI's API, and of servers like it, that nothing here obeys. docs/api.md has these tables, and a test
- * compares them.
- */
+/** Fields of OpenAI's API, and of servers like it, that nothing here obeys. */
 
 /** Fields of both generating routes. */
-export const sharedIgnored = {
+const sharedIgnored = {
   // What clients send along.
   client_metadata: ANYTHING,
   intent: ANYTHING,

@@ -1,3 +1,4 @@
+import { readFileSync, writeFileSync } from 'node:fs';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { suite } from 'uvu';
@@ -9,6 +10,7 @@ import { routeGroups } from '../../../gateway/app.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { type Described as Answers, DocumentedAnswers } from '../../fixtures/documented-answers.ts';
+import { API_PAGE, withTables } from './api-tables.ts';
 
 const test = suite('openapi');
 
@@ -114,6 +116,14 @@ test('every member of every schema has a description, and every entry of their t
     for (const each of parameters) if (!('$ref' in each)) described.add(each.description);
   for (const [key, meaning] of Object.entries(meanings))
     assert.ok(described.has(meaning), `nothing has the meaning of ${key}`);
+});
+
+test('the tables of docs/api.md are those of the schemas', () => {
+  const page = readFileSync(API_PAGE, 'utf8');
+  const made = withTables(page);
+  assert.ok(made.split('<!-- table: ').length > 12);
+  if (process.env.RUNNEL_TEST_RECORD === '1') writeFileSync(API_PAGE, made);
+  else assert.ok(page === made, 'RUNNEL_TEST_RECORD=1 writes them anew, and git diff shows how they differ');
 });
 
 test('every body has an example that its schemas take', async () => {

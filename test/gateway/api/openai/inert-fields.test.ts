@@ -2,22 +2,10 @@ import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { z } from 'zod';
-import {
-  calledIgnored,
-  messageIgnored,
-  partIgnored,
-  toolCallIgnored,
-} from '../../../../gateway/api/conversation.ts';
-import { ANYTHING, type IgnoredFields } from '../../../../gateway/api/fields.ts';
+import { messageIgnored, partIgnored } from '../../../../gateway/api/conversation.ts';
 import { chat } from '../../../../gateway/api/openai/chat-request.ts';
 import { completions } from '../../../../gateway/api/openai/completion-request.ts';
-import {
-  chatIgnored,
-  completionIgnored,
-  embeddingIgnored,
-  sharedIgnored,
-  streamOptionsIgnored,
-} from '../../../../gateway/api/openai/fields.ts';
+import { streamOptionsIgnored } from '../../../../gateway/api/openai/fields.ts';
 import {
   itemIgnored,
   partIgnored as itemPartIgnored,
@@ -27,42 +15,9 @@ import {
 import { testApp } from '../../../fixtures/app.ts';
 import { EOS_ID } from '../../../fixtures/byte-model.ts';
 
-/** Fields that no answer depends on: in the documentation, in OpenAI's own types, and as SDKs and frameworks send them. */
+/** Fields that no answer depends on: in OpenAI's own types, and as SDKs and frameworks send them. */
 
 const test = suite('inert fields');
-
-/** The entries of `whole` that are not in `part`. */
-function without(whole: IgnoredFields, part: IgnoredFields): IgnoredFields {
-  return Object.fromEntries(Object.entries(whole).filter(([name]) => !Object.hasOwn(part, name)));
-}
-
-function rowsOf(where: string, table: IgnoredFields): string[] {
-  const namesBy = new Map<string, string[]>();
-  for (const [name, accepted] of Object.entries(table)) {
-    const values = accepted === ANYTHING ? 'anything' : accepted.map((each) => `\`${JSON.stringify(each)}\``);
-    const may = typeof values === 'string' ? values : values.join(', ') || 'nothing';
-    namesBy.set(may, [...(namesBy.get(may) ?? []), `\`${name}\``]);
-  }
-  const rows = [...namesBy].map(([may, names]) => `| ${where} | ${may} | ${names.sort().join(', ')} |`);
-  return rows.sort();
-}
-
-test('docs/api.md has each of them, where it stands and what it may say', () => {
-  const rows = [
-    ...rowsOf('both', sharedIgnored),
-    ...rowsOf('chat', without(chatIgnored, sharedIgnored)),
-    ...rowsOf('`messages`', messageIgnored),
-    ...rowsOf('`tool_calls`', toolCallIgnored),
-    ...rowsOf('`tool_calls.function`', calledIgnored),
-    ...rowsOf('parts of `content`', partIgnored),
-    ...rowsOf('`stream_options`', streamOptionsIgnored),
-    ...rowsOf('completions', without(completionIgnored, sharedIgnored)),
-    ...rowsOf('embeddings', embeddingIgnored),
-  ];
-  const docs = readFileSync(new URL('../../../../docs/api.md', import.meta.url), 'utf8');
-  const table = /\| where \| may say \| fields \|\n\|---\|---\|---\|\n((?:\|.*\n)+)/.exec(docs)?.[1] ?? '';
-  assert.equal(table.trimEnd().split('\n'), rows, `the table should be\n${rows.join('\n')}`);
-});
 
 const TYPES = new URL('../../../../node_modules/openai/resources/', import.meta.url);
 
