@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import { answers } from './meanings/answers.ts';
 import { fields } from './meanings/fields.ts';
 import { reports } from './meanings/operator.ts';
@@ -8,6 +7,8 @@ type Schema = Readonly<Record<string, unknown>>;
 /** Gives the members of all objects their meanings, and moves schemas with titles to where others can refer to them. */
 export class Components {
   readonly schemas: Record<string, Schema> = {};
+  /** Each as it was before that, by its title. */
+  readonly #sources = new Map<string, string>();
 
   /** place: the names of what has the value, the outermost first. */
   described(value: unknown, place: readonly string[]): unknown {
@@ -15,10 +16,11 @@ export class Components {
     if (typeof value !== 'object' || value === null) return value;
     const { title } = value as Schema;
     if (typeof title !== 'string') return this.#inside(value as Schema, place);
-    const schema = this.#inside(value as Schema, [title]);
-    const { [title]: known = schema } = this.schemas;
-    if (!isDeepStrictEqual(known, schema)) throw new Error(`Two schemas have the title ${title}.`);
-    this.schemas[title] = schema;
+    const source = JSON.stringify(value);
+    const known = this.#sources.get(title) ?? source;
+    if (known !== source) throw new Error(`Two schemas have the title ${title}.`);
+    this.#sources.set(title, source);
+    this.schemas[title] ??= this.#inside(value as Schema, [title]);
     return { $ref: `#/components/schemas/${title}` };
   }
 

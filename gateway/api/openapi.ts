@@ -156,10 +156,16 @@ function jsonSchemaOf(schema: z.ZodType): Record<string, unknown> {
 }
 
 /** The JSON Schema of an answer. It forbids no further members, because answers may get more. */
-function answerSchemaOf(schema: z.ZodType): Record<string, unknown> {
+function answerSchemaOf(schema: z.ZodType): object {
+  const known = answerSchemas.get(schema);
+  if (known !== undefined) return known;
   const { $schema: _, ...json } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' });
-  return json as Record<string, unknown>;
+  answerSchemas.set(schema, json);
+  return json;
 }
+
+/** Those of errors and of many events are in several routes. */
+const answerSchemas = new WeakMap<z.ZodType, object>();
 
 /** A schema that checks nothing, or by code alone. */
 function isAnything(schema: z.core.$ZodType): boolean {

@@ -109,7 +109,11 @@ test('every member of every schema has a description, and every entry of their t
   assert.ok(all.length > 1500);
   const described = new Set<unknown>();
   for (const [place, { description }] of all) {
-    assert.match(String(description), /\.$/, `${place} has the description ${description}`);
+    assert.match(
+      String(description),
+      /\.$/,
+      `${place} has the description ${description}: see gateway/api/meanings`,
+    );
     described.add(description);
   }
   for (const { parameters } of Object.values(document.paths).flatMap(Object.values))
