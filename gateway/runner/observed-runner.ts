@@ -22,6 +22,9 @@ export interface RequestObserver {
   /** The runner, or an observer, has refused a request. */
   onRefused?(outcome: string): void;
   onAdmitted?(observed: ObservedRequest): void;
+  /** These two are as TokenSink's. The first one may come before onAdmitted(). */
+  onTaken?(observed: ObservedRequest): void;
+  onLost?(observed: ObservedRequest): void;
   onTokens?(observed: ObservedRequest, batch: TokenBatch): void;
   /** Called once: the answer has ended, or its consumer wants no more of it. */
   onEnd?(observed: ObservedRequest, outcome: string): void;
@@ -106,6 +109,14 @@ export class ObservedRequest implements TokenSink, GenerationHandle {
     for (const observer of this.#observers) observer.onTokens?.(this, batch);
     if (batch.finish !== undefined) this.#end(outcomeOfLast(batch));
     this.#sink.onTokens(batch);
+  }
+
+  onTaken(): void {
+    if (this.#isOpen) for (const observer of this.#observers) observer.onTaken?.(this);
+  }
+
+  onLost(): void {
+    if (this.#isOpen) for (const observer of this.#observers) observer.onLost?.(this);
   }
 
   onError(error: GenerationError): void {

@@ -125,6 +125,8 @@ export interface GenerateRequest {
   readonly caller?: Caller;
   /** Requests of one caller are computed in this order, lower first; absent: 0. It gains nothing against other callers. */
   readonly priority?: number;
+  /** The span that the request is a part of, of a recorded trace; absent: none. */
+  readonly trace?: { readonly traceId: string; readonly spanId: string };
 }
 
 export interface TokenLogprobs {
@@ -353,6 +355,10 @@ export interface TokenSink {
   onTokens(batch: TokenBatch): void;
   /** Comes in place of a batch with `finish`; nothing comes after it. */
   onError(error: GenerationError): void;
+  /** A runner has taken the request, for the first time or again. It may come within generate(). */
+  onTaken?(): void;
+  /** The runner with the request has died or is being replaced, and another one will get it. */
+  onLost?(): void;
 }
 
 /**

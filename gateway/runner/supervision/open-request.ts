@@ -50,6 +50,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
   readonly order: number;
   readonly request: GenerateRequest;
   readonly state: GenerationState;
+  readonly #sink: TokenSink;
   readonly #stream: TokenStream;
   readonly #events: OpenRequestEvents;
   #sent:
@@ -88,6 +89,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
     this.#now = now;
     this.#admittedMs = now();
     this.state = new GenerationState(request);
+    this.#sink = sink;
     this.#stream = new TokenStream(sink, (flow) => this.#sendFlow(flow), this.state.numEmitted);
     this.#numericsId = request.resumeFrom?.numericsId;
     this.#wasLost = request.resumeFrom !== undefined;
@@ -160,6 +162,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
     this.#waitedMs = Math.round(this.#now() - this.#admittedMs);
     this.#places = [place, ...this.#places.filter((each) => each !== place)];
     if (!this.#send(client, isIsolationRun, kvFrom)) return;
+    this.#sink.onTaken?.();
     const { numEmitted } = this.state;
     if (numEmitted > 0 && client.numericsId !== this.#numericsId) this.#stream.continuedBy(client.numericsId);
     this.#numericsId = client.numericsId;
@@ -244,8 +247,10 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
   }
 
   #lose(): void {
-    this.#wasLost ||= this.#sent !== undefined;
+    if (this.#sent === undefined) return;
+    this.#wasLost = true;
     this.#sent = undefined;
+    this.#sink.onLost?.();
   }
 
   cancel(reason?: CancelReason): void {
@@ -260,6 +265,12 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
 
   resume(): void {
     this.#stream.resume();
+  }
+
+  /** Cancels the request on its runner, and fails it. */
+  abort(error: GenerationError): void {
+    this.#sent?.client.cancel(this.#sent.requestId);
+    this.fail(error);
   }
 
   /** The consumer gets the tokens that have come, then the error. */

@@ -77,6 +77,7 @@ export function fingerprintOf(request: GenerateRequest): string {
     api: _api,
     caller: _caller,
     priority: _priority,
+    trace: _trace,
     sampling,
     ...asked
   } = request;

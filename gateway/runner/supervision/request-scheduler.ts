@@ -188,10 +188,7 @@ export class RequestScheduler {
   /** Ends all open requests, and cancels them on their runners, which would otherwise compute for nobody. */
   failAll(error: GenerationError): void {
     this.#change(() => {
-      for (const open of this.#open) {
-        open.takeBack();
-        open.fail(error);
-      }
+      for (const open of this.#open) open.abort(error);
     });
   }
 

@@ -89,7 +89,7 @@ test('a prompt is read once, however many choices there are, and however often t
   assert.is(numRead(), ids.length);
 });
 
-test('the fingerprint is of the prompt and every parameter, but not of seed, deadline, key and API', () => {
+test('the fingerprint is of the prompt and every parameter, but not of seed, deadline, key, API and trace', () => {
   const request = requestOf([1, 2], 5);
   const { sampling } = request;
   const fingerprint = fingerprintOf(request);
@@ -100,6 +100,7 @@ test('the fingerprint is of the prompt and every parameter, but not of seed, dea
   // Nor does the API that it came by.
   assert.is(fingerprintOf({ ...request, api: 'openai' }), fingerprintOf({ ...request, api: 'ollama' }));
   assert.is(fingerprintOf({ ...request, api: 'openai' }), fingerprint);
+  assert.is(fingerprintOf({ ...request, trace: { traceId: 'a', spanId: 'b' } }), fingerprint);
   const others = [
     requestOf([1, 3], 5),
     requestOf([1, 2], 6),

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import * as assert from 'uvu/assert';
+import { GenerationError } from '../../../../gateway/runner/runner.ts';
 import type { RunnerPool } from '../../../../gateway/runner/supervision/runner-pool.ts';
 import { batchesOf } from '../../../fixtures/batches.ts';
 import { closingSuite } from '../../../fixtures/closing-suite.ts';
@@ -57,6 +58,26 @@ recovery('the first tokens of the next runner say that they are, once for each d
   assert.is(resumed.filter(Boolean).length, 1);
   assert.not.ok(resumed.slice(0, 5).includes(true));
 });
+
+recovery(
+  'a sink hears when a runner has the request and when it is lost, and of no loss when all requests are failed',
+  async () => {
+    const { supervisor, kill, state } = await ready(['--delay-ms', '5']);
+    const heard: string[] = [];
+    supervisor.generate(requestOf([1], 4000), {
+      onTokens: () => {},
+      onTaken: () => heard.push('taken'),
+      onLost: () => heard.push('lost'),
+      onError: ({ code }) => heard.push(code),
+    });
+    await kill();
+    await state('ready');
+    await until(patienceMs, 'the next runner', () => heard.includes('taken', 1));
+    supervisor.failOpen(new GenerationError('INFERENCE_FAILED', 'It broke.', { retriable: false }));
+    // The request of the isolation run is taken by the same runner again for the tokens after the first one.
+    assert.match(heard.join(' '), /^taken lost taken (taken )?INFERENCE_FAILED$/);
+  },
+);
 
 recovery('a paused stream is paused on the next runner, too', async () => {
   const directory = temporaryDirectory();
