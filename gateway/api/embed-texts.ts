@@ -82,6 +82,7 @@ export async function embedTexts(
   const numTokens = ids.reduce((sum, { length: count }) => sum + count, 0);
   const used = c.get('used');
   used.tokens_in = numTokens;
+  c.get('span')?.setAttribute('gen_ai.operation.name', 'embeddings');
   const numBytes = requests.length * size * Float32Array.BYTES_PER_ELEMENT;
   const heldBytes = numBytes + PIECE_CHARACTERS;
   if (heldBytes > budget.limit) {

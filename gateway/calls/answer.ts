@@ -112,6 +112,8 @@ export async function answer(
     deps.jobs.refuseQuarantined(prepared.requests);
     const used = c.get('used');
     used.tokens_in = prepared.numPromptTokens;
+    const operation = 'messages' in call.input ? 'chat' : 'text_completion';
+    c.get('span')?.setAttribute('gen_ai.operation.name', operation);
     const kept = { ...parsed, body, uuid, requestId };
     if (job?.isDurable) return beginKept(c, deps, job, kept, usable, prepared);
     const stored = storedAnswer(c, deps, kept, usable, prepared);
@@ -200,7 +202,7 @@ export async function countTokens(c: Context, deps: RouteDeps, call: Call): Prom
 }
 
 /** What a sender decides of a request to a runner, and by which signal nobody wants it any more. */
-interface Sender extends Pick<GenerateRequest, 'cacheSalt' | 'caller'> {
+interface Sender extends Pick<GenerateRequest, 'cacheSalt' | 'caller' | 'trace'> {
   readonly signal?: AbortSignal;
 }
 

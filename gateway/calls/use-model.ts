@@ -94,6 +94,11 @@ async function answerBy(
     // Another model with another name may have replaced it.
     if (name !== undefined && !served.names.includes(servedName(name, served.names)))
       throw modelNotFound(name, deps);
+    c.get('span')?.setAttributes({
+      'gen_ai.provider.name': 'runnel',
+      'gen_ai.request.model': name ?? model.id,
+      'gen_ai.response.model': model.id,
+    });
     return await answer({
       // Errors then name the model as the client did.
       model: name === undefined ? model : { ...model, id: name },

@@ -28,6 +28,7 @@ import { keepSpawnReserve } from '../system/spawn-reserve.ts';
 import type { PassedSocket } from '../systemd/passed-socket.ts';
 import { CrashReports } from '../telemetry/crash-reports.ts';
 import { inSnakeCase, type Log } from '../telemetry/log.ts';
+import type { Tracing } from '../telemetry/tracing.ts';
 import { FirstLoad, type LoadFailure } from './first-load.ts';
 import { reload, reloadKeys } from './reload.ts';
 import {
@@ -60,6 +61,8 @@ interface GatewayOptions {
   /** Milliseconds since 1970; the system's by default. */
   readonly now?: () => number;
   readonly ids?: Ids;
+  /** Undefined if traces are not exported. */
+  readonly tracing?: Tracing | undefined;
 }
 
 /** Why a gateway cannot go on. */
@@ -96,7 +99,7 @@ export class Gateway {
 
   /** Throws UsageError or ModelFileError for settings that cannot be used. */
   constructor(config: Config, options: GatewayOptions) {
-    const { log, now = Date.now } = options;
+    const { log, now = Date.now, tracing } = options;
     const firstLoad = new FirstLoad();
     this.#config = config;
     this.#options = options;
@@ -114,7 +117,9 @@ export class Gateway {
       onServed: (info, model) => this.#onServed(info, model),
       onCrash: (crash, model) => this.#crashes.add(crash, model),
       onDiffers: (reason, runner) => this.#crashes.addDifference(reason, runner),
+      observers: tracing === undefined ? [] : [tracing],
     });
+    if (tracing !== undefined) this.#serving.metrics.showTraces(tracing.outbox.figures);
     this.models = this.#serving.models;
     this.#jobs = new Jobs({ models: this.models, log, now });
     this.#batches = new Batches({ ...batchBounds(config), clock: systemClock, log, now });
@@ -168,6 +173,7 @@ export class Gateway {
     await this.#jobs.stop();
     await this.#serving.stop(drainMs);
     if (server !== undefined) await close(server, closed);
+    await this.#options.tracing?.outbox.shutdown();
   }
 
   #onServed(info: RunnerInfo, model: Model): void {
@@ -226,7 +232,7 @@ export class Gateway {
 
   #app(ids: Ids): DeferredApp {
     const config = this.#config;
-    const { announced, guard, log, now = Date.now } = this.#options;
+    const { announced, guard, log, now = Date.now, tracing } = this.#options;
     const reloadOne: Restart = (only) => this.reload(only);
     const restartRunner: Restart =
       announced === undefined ? reloadOne : (only) => announced(() => this.reload(only));
@@ -243,6 +249,7 @@ export class Gateway {
         restartRunner,
         now,
         monotonicNow: systemClock.now,
+        tracing,
         ids,
         maxBodyBytes: config['max-body-bytes'],
         maxBodyBytesInFlight: config['max-body-bytes-in-flight'],

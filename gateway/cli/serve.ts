@@ -1,6 +1,6 @@
 import { type Config, hasSeveralModels, printConfig, readConfig } from '../config/config.ts';
 import { toggle } from '../config/kinds.ts';
-import { serveSettings } from '../config/serve-settings.ts';
+import { NO_TRACES, serveSettings } from '../config/serve-settings.ts';
 import { ExitCode } from '../errors/exit-code.ts';
 import { modelIdOf } from '../models/model.ts';
 import { type ModelRegistry, workerStatus } from '../models/model-registry.ts';
@@ -9,6 +9,7 @@ import { randomIds } from '../system/ids.ts';
 import { createNotifier, statusLine } from '../systemd/notifier.ts';
 import { passedSocket } from '../systemd/passed-socket.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
+import type { Tracing } from '../telemetry/tracing.ts';
 import { firstKind } from './choose-launcher.ts';
 import { type Command, usageOf } from './command.ts';
 import { Gateway } from './gateway.ts';
@@ -93,8 +94,9 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   let place = '';
   let onSignal: (signal: string) => void = () => {};
   const told = new Promise<string>((resolve) => (onSignal = resolve));
+  const tracing = await tracingOf(config, about.worker_id, log);
   const gateway = new Gateway(config, {
-    ...{ log, guard, readAgain, workerId: about.worker_id, passed: passedSocket(process.env) },
+    ...{ log, guard, tracing, readAgain, workerId: about.worker_id, passed: passedSocket(process.env) },
     announced: (reload) => announced(notifier, reload),
     onListening: (address) => {
       about.port = 'port' in address ? address.port : 0;
@@ -144,6 +146,14 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   log.info({ event: 'stopped' });
   notifier?.close();
   return isFailure ? end.exitCode : ExitCode.ok;
+}
+
+/** Undefined if traces are not exported: then nothing of OpenTelemetry's SDK is loaded. */
+async function tracingOf(config: Config, workerId: string, log: Log): Promise<Tracing | undefined> {
+  const endpoint = config['otlp-endpoint'];
+  if (endpoint === NO_TRACES) return undefined;
+  const { exportedTraces } = await import('../telemetry/tracing.ts');
+  return exportedTraces(endpoint, workerId, log);
 }
 
 /** The served models in a few words. */

@@ -35,6 +35,8 @@ interface ServingEvents {
   onDiffers(reason: string, runner: RunnerStatus): void;
   /** An event of a runner of the default model. */
   onEvent(event: RunnerEvent): void;
+  /** Of the requests to all models, besides what times and counts them. */
+  readonly observers: readonly RequestObserver[];
 }
 
 /** What `runnel serve` serves. A single model is pinned and alone; of several, the others are loaded on demand. */
@@ -125,12 +127,11 @@ export class Serving {
             onRefused: (reason) =>
               onEvent({ level: 'error', event: 'model_failed', reason, isRetriable: true }),
           },
-      runnerOf: (runner) =>
-        new ObservedRunner(
-          runner,
-          [this.#limit, metrics, ...this.#audits(() => loaded, metrics)],
-          systemClock.now,
-        ),
+      runnerOf: (runner) => {
+        const audits = this.#audits(() => loaded, metrics);
+        const observers = [this.#limit, metrics, ...audits, ...this.#events.observers];
+        return new ObservedRunner(runner, observers, systemClock.now);
+      },
       drainMs: config['drain-timeout-sec'] * 1000,
       log: onEvent,
       loadedOf: (slot, hooks) => {

@@ -214,6 +214,12 @@ export function baseUrl() {
   return new Setting(urlOfPaths, 'URL');
 }
 
+/** The same, or a word. */
+export function baseUrlOr<const Word extends string>(word: Word) {
+  const fault = `must be ${word}, or an http or https URL without user, password, query and fragment, and with a port other than 0`;
+  return new Setting(z.union([z.literal(word), urlOfPaths], fault), `URL|${word}`);
+}
+
 /** The URL of a server, or unix: and the path of its socket. */
 export function serverUrl() {
   const socket = z.string().regex(/^unix:.+$/);

@@ -2,6 +2,7 @@ import { poolings } from '../runner/runner.ts';
 import { LOG_LEVELS } from '../telemetry/log.ts';
 import {
   baseUrl,
+  baseUrlOr,
   bytes,
   decimal,
   hostName,
@@ -29,6 +30,9 @@ const CACHE_SHARINGS = ['per-key', 'all'] as const;
 export type CacheSharing = (typeof CACHE_SHARINGS)[number];
 
 const AUDIT_POLICIES = ['report', 'retire'] as const;
+
+/** The value of --otlp-endpoint with which no traces are exported. */
+export const NO_TRACES = 'off';
 
 /** The settings of `runnel serve`. config.ts reads them. */
 export const serveSettings = {
@@ -228,6 +232,12 @@ export const serveSettings = {
     'crash-reports-dir': text('FOLDER')
       .optional()
       .help('Write reports of runners that died, and their recordings, to this folder'),
+    'otlp-endpoint': baseUrlOr(NO_TRACES)
+      .or(NO_TRACES, 'OTEL_EXPORTER_OTLP_ENDPOINT, else off')
+      .with({ standardVariable: 'OTEL_EXPORTER_OTLP_ENDPOINT' })
+      .help(
+        'Send a trace of each request to the OpenTelemetry collector at this URL, by OTLP over HTTP: to /v1/traces below it',
+      ),
     'log-level': oneOf(LOG_LEVELS).or('info').help('Lowest level of log lines that are written'),
   }),
 };

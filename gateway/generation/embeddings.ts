@@ -29,7 +29,10 @@ export function poolingOf({ pooling = 'last' }: Pick<Model, 'pooling'>, asked?: 
 
 /** The request for the vector of one text. */
 export function embeddingRequest(
-  text: Pick<GenerateRequest, 'promptIds' | 'modelIdentity' | 'cacheSalt' | 'api' | 'caller' | 'priority'> & {
+  text: Pick<
+    GenerateRequest,
+    'promptIds' | 'modelIdentity' | 'cacheSalt' | 'api' | 'caller' | 'priority' | 'trace'
+  > & {
     readonly pooling: Pooling;
   },
 ): GenerateRequest {

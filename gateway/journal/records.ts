@@ -100,6 +100,7 @@ const request = z.strictObject({
   api: z.string().exactOptional(),
   caller: callerSchema.exactOptional(),
   priority: z.int().exactOptional(),
+  trace: z.strictObject({ traceId: z.string(), spanId: z.string() }).exactOptional(),
 });
 
 const thinkingLimit = z.strictObject({

@@ -1,9 +1,11 @@
 import type { ServerResponse } from 'node:http';
+import type { Span } from '@opentelemetry/api';
 import type { Context, MiddlewareHandler } from 'hono';
 import { matchedRoutes } from 'hono/route';
 import { GenerationError } from '../runner/runner.ts';
 import type { Ids } from '../system/ids.ts';
 import type { Log } from '../telemetry/log.ts';
+import { fieldsOf, TRACE_HEADER, type TraceFields, traceOf } from '../telemetry/trace-context.ts';
 import { callerField } from './guard/caller.ts';
 import type { RouteDeps } from './route-group.ts';
 import { toApiError } from './to-api-error.ts';
@@ -12,8 +14,10 @@ declare module 'hono' {
   interface ContextVariableMap {
     used: UsedTokens;
     correlationId: string;
-    /** Undefined if the request has no such header, or an invalid one. */
+    /** Undefined if the request belongs to no trace. */
     trace: TraceFields | undefined;
+    /** Undefined if traces are not exported. */
+    span: Span | undefined;
   }
 }
 
@@ -44,11 +48,15 @@ export function logRequests({
   ids,
   metrics,
   monotonicNow,
-}: Pick<RouteDeps, 'log' | 'ids' | 'metrics' | 'monotonicNow'>): MiddlewareHandler {
+  tracing,
+}: Pick<RouteDeps, 'log' | 'ids' | 'metrics' | 'monotonicNow' | 'tracing'>): MiddlewareHandler {
   return async (c, next) => {
     const startMs = monotonicNow();
-    const trace = traceOf(c.req.header(TRACE_HEADER), ids);
+    const caller = traceOf(c.req.header(TRACE_HEADER), ids);
+    const span = tracing?.begin(c.req.method, startMs, caller);
+    const trace = span === undefined ? caller : fieldsOf(span.spanContext(), caller);
     c.set('trace', trace);
+    c.set('span', span);
     const used: UsedTokens = {};
     c.set('used', used);
     const outgoing = (c.env as { outgoing?: ServerResponse } | undefined)?.outgoing;
@@ -74,6 +82,8 @@ export function logRequests({
     const hasOwnLines = route === '/execute' && status === 200;
     const write = (): void => {
       metrics.answered(route, status);
+      // A span that does not end is not exported.
+      if (span !== undefined && !PROBED.has(route)) tracing?.end(span, { ...names, used });
       if (hasOwnLines) return;
       log[PROBED.has(route) ? 'debug' : 'info']({
         event: 'request',
@@ -148,44 +158,4 @@ export function tellIgnored(c: Context, log: Log, ignored: readonly string[]): v
   if (ignored.length > MAX_IGNORED_NAMES) names.push(`${ignored.length - MAX_IGNORED_NAMES} more`);
   c.header(IGNORED_HEADER, names.join(', '), { append: true });
   log.debug({ event: 'fields_ignored', fields: names, path: c.req.path, request_id: c.get('requestId') });
-}
-
-/**
- * The fields of each log line about a request with a valid header of W3C Trace Context (https://www.w3.org/TR/trace-context/), which
- * names the trace of a request. Nothing is exported to a tracing system. Log lines name the trace, so that log and trace can be
- * matched.
- */
-interface TraceFields {
-  readonly trace_id: string;
-  readonly parent_span_id: string;
-  /** The span of this request here: 16 random hexadecimal digits. */
-  readonly span_id: string;
-  /** Whether the caller records the trace. */
-  readonly sampled: boolean;
-}
-
-const TRACE_HEADER = 'traceparent';
-
-/** Version, trace, span and flags. Later versions may have more after them. */
-const TRACE = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
-const ZEROS = /^0+$/;
-
-/** Parses the header. Undefined without a header, or with an invalid one, which the specification says to ignore. */
-export function traceOf(header: string | undefined, ids: Ids): TraceFields | undefined {
-  if (header === undefined) return undefined;
-  const [, version, traceId = '', spanId = '', flags = '', more] = TRACE.exec(header) ?? [];
-  if (version === undefined || version === 'ff' || ZEROS.test(traceId) || ZEROS.test(spanId))
-    return undefined;
-  if (version === '00' && more !== undefined) return undefined;
-  return {
-    trace_id: traceId,
-    parent_span_id: spanId,
-    span_id: spanIdOf(ids.uuid()),
-    sampled: (Number.parseInt(flags, 16) & 1) === 1,
-  };
-}
-
-/** The last digits of a UUID. They are not all 0: the first of them tells the variant. */
-function spanIdOf(uuid: string): string {
-  return uuid.replaceAll('-', '').slice(-16);
 }

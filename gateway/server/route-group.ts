@@ -11,6 +11,7 @@ import type { Ids } from '../system/ids.ts';
 import type { CrashReport } from '../telemetry/crash-reports.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import type { Tracing } from '../telemetry/tracing.ts';
 import type { ByteBudget } from './guard/bodies.ts';
 
 declare module 'hono' {
@@ -54,6 +55,8 @@ export interface RouteDeps {
   readonly monotonicNow: () => number;
   /** Ids of answers, calls and requests, and the seeds of requests without one. */
   readonly ids: Ids;
+  /** Makes spans of requests. Undefined if traces are not exported. */
+  readonly tracing?: Tracing | undefined;
   /** Times waits; the system's clock by default. */
   readonly clock?: Clock;
   /** Kills the runner with this process id; returns false if no runner has it. Undefined if nobody may kill runners. */

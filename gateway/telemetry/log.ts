@@ -98,6 +98,7 @@ export const LOG_EVENTS = [
   'crash_report_failed',
   'recording_not_kept',
   'run_file_unwritten',
+  'traces_not_exported',
   'log_lines_dropped',
   ...runnerEventNames,
 ] as const;

@@ -61,6 +61,20 @@ const batchMetrics = families<BatchFigures>('gauge', {
   ],
 });
 
+/** Spans of traces, as far as they went to a collector; all zeros without one. */
+interface TraceFigures {
+  readonly numExported: number;
+  readonly numDropped: number;
+}
+
+const traceMetrics = families<TraceFigures>('counter', {
+  runnel_trace_spans_exported_total: ['Spans that the collector has taken', ({ numExported }) => numExported],
+  runnel_trace_spans_dropped_total: [
+    'Spans that the collector did not take, or that came while too many waited for it',
+    ({ numDropped }) => numDropped,
+  ],
+});
+
 const byCaller = (what: keyof CallerUsage) => (model: ModelMetrics) =>
   [...model.usage].map(([caller, used]) => ({ labels: { caller }, value: used[what] }));
 
@@ -97,6 +111,7 @@ export class Metrics {
   readonly #answers = new Map<string, Sample>();
   #journal: () => JournalFigures | undefined = () => undefined;
   #batches: () => BatchFigures | undefined = () => undefined;
+  #traces: TraceFigures = { numExported: 0, numDropped: 0 };
 
   /** now: milliseconds that never go back. */
   constructor(now: () => number) {
@@ -121,6 +136,7 @@ export class Metrics {
     add(statusMetrics, (samples) => this.#ofModels(({ status }) => samples(status())));
     add(journalMetrics, (samples) => [...samples(this.#journal() ?? NO_JOURNAL)]);
     add(batchMetrics, (samples) => [...samples(this.#batches() ?? NO_BATCHES)]);
+    add(traceMetrics, (samples) => [...samples(this.#traces)]);
     add(families('counter', answers), (samples) => [...samples(this)]);
   }
 
@@ -161,6 +177,11 @@ export class Metrics {
   showJournal(journal: () => JournalFigures | undefined, batches: () => BatchFigures | undefined): void {
     this.#journal = journal;
     this.#batches = batches;
+  }
+
+  /** Shows these figures from now on, as they are then. */
+  showTraces(traces: TraceFigures): void {
+    this.#traces = traces;
   }
 
   /** Counts an answer. route: the pattern of the path, of which there are few; null if no route matched. */

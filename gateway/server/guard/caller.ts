@@ -82,8 +82,15 @@ export function cacheSaltOf(sharing: CacheSharing, keyDigest: Uint8Array): Uint8
   return sharing === 'all' ? EVERYBODY : keyDigest;
 }
 
-/** What the sender of a request decides about the requests to a runner: what they share with others, and whose they are. */
-export function senderOf(c: Context): Pick<GenerateRequest, 'cacheSalt' | 'caller'> {
+/**
+ * What the sender of a request decides about the requests to a runner: what they share with others, whose they are, and which trace
+ * they belong to.
+ */
+export function senderOf(c: Context): Pick<GenerateRequest, 'cacheSalt' | 'caller' | 'trace'> {
   const caller = c.get('caller') as Caller | undefined;
-  return { cacheSalt: c.get('cacheSalt') ?? EVERYBODY, ...(caller === undefined ? {} : { caller }) };
+  const sender = { cacheSalt: c.get('cacheSalt') ?? EVERYBODY, ...(caller === undefined ? {} : { caller }) };
+  const span = c.get('span');
+  if (!span?.isRecording()) return sender;
+  const { traceId, spanId } = span.spanContext();
+  return { ...sender, trace: { traceId, spanId } };
 }

@@ -24,7 +24,7 @@ function outcomeOf(line: string): string {
       return paths.at(-1) ?? '';
     }),
   );
-  const isVariable = (word: string) => word.startsWith('RUNNEL_');
+  const isVariable = (word: string) => /^(RUNNEL|OTEL)_/.test(word);
   const env = Object.fromEntries(words.filter(isVariable).map((word) => word.split(/=(.*)/, 2)));
   const args = words.filter((word) => !isVariable(word));
   const model = args[0] === 'nothing' ? [] : ['--model', 'm'];

@@ -24,6 +24,7 @@ test('a request reads back bit-identical', () => {
     request: {
       ...plain.request,
       ...{ topLogprobs: 2, deadlineMs: 1e12 + 0.5, api: 'native' },
+      trace: { traceId: '0af7651916cd43dd8448eb211c80319c', spanId: 'b7ad6b7169203331' },
       grammar: { kind: 'regex', source: 'a|b', strict: false },
     },
     thinkingLimit: {

@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { traceOf } from '../../../gateway/server/request-log.ts';
 import { randomIds } from '../../../gateway/system/ids.ts';
+import { traceOf } from '../../../gateway/telemetry/trace-context.ts';
 import { recordedCases } from '../../fixtures/recorded-cases.ts';
 
 const test = suite('trace context');
