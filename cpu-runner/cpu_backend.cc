@@ -126,30 +126,36 @@ class CpuBackend final : public Backend {
   std::span<const float> bias(WeightHandle handle) const {
     return handle ? std::span<const float>(vector(handle)) : std::span<const float>();
   }
-  // Computes the norm of one row and makes it ready for a product.
+  // Computes the norm of one row, or copies the row if there is no norm, and makes it ready for a product.
   void norm_row(const float* in, const NormSpec& norm, Activation& out, uint32_t row) const {
-    const Vector& gain = vector(norm.gain);
-    CHECK(gain.size() == out.width());
-    if (norm.kind == NormKind::kRms) {
-      kernels_.norm(in, gain.data(), out.width(), norm.epsilon, out.row(row));
+    if (!norm) {
+      std::copy_n(in, out.width(), out.row(row));
+    } else if (norm.kind == NormKind::kRms) {
+      rms_norm(in, norm, out.width(), out.row(row));
     } else {
+      const Vector& gain = vector(norm.gain);
       const Vector& norm_bias = vector(norm.bias);
-      CHECK(norm_bias.size() == out.width());
+      CHECK(gain.size() == out.width() && norm_bias.size() == out.width());
       kernels_.layer_norm(in, gain.data(), norm_bias.data(), out.width(), norm.epsilon, out.row(row));
     }
     make_ready(executor_, out, row);
   }
+  void rms_norm(const float* in, const NormSpec& norm, uint32_t width, float* out) const {
+    const Vector& gain = vector(norm.gain);
+    CHECK(norm.kind == NormKind::kRms && gain.size() == width);
+    kernels_.norm(in, gain.data(), width, norm.epsilon, out);
+  }
+  // Replaces the queries and keys of each row by their norms, each of all heads of the layer together.
+  void norm_heads_together(uint32_t num_rows, const LayerSpec& layer);
   HeadNorm head_norm(const NormSpec& norm) const {
     CHECK(norm.kind == NormKind::kRms);
     return norm ? HeadNorm{vector(norm.gain), norm.epsilon} : HeadNorm{};
   }
   // hidden = hidden + norm of the product's rows in projected_.
   void add_normed_rows(uint32_t num_rows, const NormSpec& norm) {
-    const Vector& gain = vector(norm.gain);
-    CHECK(norm.kind == NormKind::kRms && gain.size() == hidden_.width());
     for_each_row(num_rows, [&](uint32_t row) {
       float* values = projected_.row(row);
-      kernels_.norm(values, gain.data(), hidden_.width(), norm.epsilon, values);
+      rms_norm(values, norm, hidden_.width(), values);
       float* to = hidden_.row(row);
       for (uint32_t i = 0; i < hidden_.width(); ++i) to[i] = values[i] + to[i];
     });
@@ -246,7 +252,7 @@ Result<void> CpuBackend::check_boards(const DecoderWidths& widths, const StepLim
                                       uint32_t vocab_size) {
   const uint64_t num_uses = std::max(1u, widths.experts.num_used);
   const uint64_t floats =
-      std::max({uint64_t{limits.max_rows} * widths.hidden, uint64_t{limits.max_rows} * widths.attended,
+      std::max({uint64_t{limits.max_rows} * widths.hidden, uint64_t{limits.max_rows} * widths.qkv,
                 limits.max_rows * num_uses * widths.gated, uint64_t{limits.max_head_rows} * vocab_size});
   if (floats <= RankGroup::kMaxBoardFloats) return {};
   return Error{ExitCode::kUsage,
@@ -375,8 +381,62 @@ void CpuBackend::qkv(const Batch& batch, const LayerSpec& layer) {
   const RopeSpec& rope = spec_->ropes.at(qkv.rope);
   RopeAngles& angles = angles_[qkv.rope];
   angles.prepare(batch.positions, rope, *threads_);
-  const HeadRotation rotation{rope.pairs, angles, head_norm(qkv.query_norm), head_norm(qkv.key_norm)};
+  HeadRotation rotation{rope.pairs, angles};
+  if (qkv.norms_heads_together) {
+    norm_heads_together(batch.num_rows(), layer);
+  } else {
+    rotation.query_norm = head_norm(qkv.query_norm);
+    rotation.key_norm = head_norm(qkv.key_norm);
+  }
   rope_and_store(executor_, batch, layer.kv, own_heads(layer.attention), rotation, cache_, qkv_);
+}
+
+void CpuBackend::norm_heads_together(uint32_t num_rows, const LayerSpec& layer) {
+  const AttentionShape& shape = layer.attention;
+  const AttentionShape own = own_heads(shape);
+  // Columns of the queries or of the keys of all heads, and those that this rank has of them.
+  struct Section {
+    const NormSpec& norm;
+    uint32_t first;
+    uint32_t width;
+    RowRange own;        // of width
+    uint32_t first_own;  // in qkv_
+  };
+  const auto columns = [&](RowRange Shard::*heads, uint32_t num_heads) {
+    const RowRange range = own_columns(heads, num_heads);
+    return RowRange{range.first * shape.head_dim, range.count * shape.head_dim};
+  };
+  const uint32_t query_width = shape.num_heads * shape.head_dim;
+  const uint32_t key_width = shape.num_kv_heads * shape.head_dim;
+  const Section sections[] = {
+      {layer.qkv.query_norm, 0, query_width, columns(&Shard::heads, shape.num_heads), 0},
+      {layer.qkv.key_norm, query_width, key_width, columns(&Shard::kv_heads, shape.num_kv_heads),
+       own.num_heads * own.head_dim}};
+  if (ranks_ == nullptr) {
+    for_each_row(num_rows, [&](uint32_t row) {
+      for (const Section& section : sections) {
+        float* values = qkv_.row(row) + section.first_own;
+        rms_norm(values, section.norm, section.width, values);
+      }
+    });
+    return;
+  }
+  // A sum is not divided among ranks, so each has the values of all. attended_ is free until attention.
+  float* const board = ranks_->board();
+  const size_t stride = query_width + key_width;
+  for_each_row(num_rows, [&](uint32_t row) {
+    for (const Section& section : sections)
+      std::copy_n(qkv_.row(row) + section.first_own, section.own.count,
+                  board + row * stride + section.first + section.own.first);
+  });
+  ranks_->meet(uint64_t{num_rows} * (sections[0].own.count + sections[1].own.count));
+  for_each_row(num_rows, [&](uint32_t row) {
+    for (const Section& section : sections) {
+      rms_norm(board + row * stride + section.first, section.norm, section.width, attended_.row(row));
+      std::copy_n(attended_.row(row) + section.own.first, section.own.count,
+                  qkv_.row(row) + section.first_own);
+    }
+  });
 }
 
 void CpuBackend::attend(const Batch& batch, const LayerSpec& layer) {
@@ -430,8 +490,13 @@ LogitRows& CpuBackend::head(const HeadSpec& head, std::span<const HeadRow> rows)
   });
   float* const board = ranks_ == nullptr ? nullptr : ranks_->board();
   const bool leads = board == nullptr || ranks_->leads();
-  multiply_rows(executor_, output, head_input_, num_rows, {}, /*add=*/false,
-                (leads ? logits.data() : board) + own.first, vocab_size);
+  float* const own_logits = (leads ? logits.data() : board) + own.first;
+  multiply_rows(executor_, output, head_input_, num_rows, {}, /*add=*/false, own_logits, vocab_size);
+  if (head.softcap != 0.0f) {
+    for_each_row(num_rows, [&](uint32_t i) {
+      kernels_.soft_cap(own_logits + size_t{i} * vocab_size, own.count, head.softcap);
+    });
+  }
   if (board != nullptr) ranks_->meet(leads ? 0 : uint64_t{num_rows} * own.count);
   if (!leads) return *logits_;
   if (board != nullptr) {

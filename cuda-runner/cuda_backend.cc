@@ -19,8 +19,10 @@
 #include "cuda-runner/kernels/attend.h"
 #include "cuda-runner/kernels/embed.h"
 #include "cuda-runner/kernels/experts.h"
+#include "cuda-runner/kernels/make_ready.h"
 #include "cuda-runner/kernels/norm.h"
 #include "cuda-runner/kernels/rope_store.h"
+#include "cuda-runner/kernels/soft_cap.h"
 #include "cuda-runner/kv_memory.h"
 #include "cuda-runner/load_kernels.h"
 #include "cuda-runner/rope_tables.h"
@@ -100,13 +102,15 @@ class CudaBackend final : public Backend {
     return {vector(norm.gain).view(), norm.epsilon, is_centred,
             is_centred ? vector(norm.bias).view() : Global<const float>()};
   }
-  HeadNorm head_norm(const NormSpec& norm) const {
-    return norm ? HeadNorm{true, vector(norm.gain).view(), norm.epsilon} : HeadNorm{};
+  // The norm of each head, if it is of each.
+  HeadNorm head_norm(const QkvSpec& qkv, const NormSpec& norm) const {
+    return norm && !qkv.norms_heads_together ? HeadNorm{true, vector(norm.gain).view(), norm.epsilon}
+                                             : HeadNorm{};
   }
   // Launches the computation of angles if it is the first use of them in a step.
   Rotation rotation_of(const QkvSpec& qkv, uint32_t num_rows) {
     return {spec_->ropes.at(qkv.rope).pairs,
-            {head_norm(qkv.query_norm), head_norm(qkv.key_norm)},
+            {head_norm(qkv, qkv.query_norm), head_norm(qkv, qkv.key_norm)},
             ropes_.angles(qkv.rope, inputs_.positions(), num_rows, stream_)};
   }
   // In captured steps each sequence has one row.
@@ -114,8 +118,10 @@ class CudaBackend final : public Backend {
     return !pass_.is_eager() && attend_rotates(layer.attention);
   }
   ExpertUses expert_uses() { return {expert_ids_.view(), expert_weights_.view(), experts_.num_used}; }
-  // Computes normed_ as the norm of hidden_.
+  // Computes normed_ as the norm of hidden_, or as hidden_ if there is no norm.
   void norm_rows(const NormSpec& norm, uint32_t count);
+  // Replaces queries and keys by their norms, each of all heads together.
+  void norm_heads_together(const LayerSpec& layer, uint32_t count);
   // Computes the input of the output matrix as the norm of the chosen rows of hidden_.
   void norm_chosen(const NormSpec& norm, std::span<const HeadRow> rows);
   void expert_ffn(const FfnSpec& ffn, const DeviceMatrix& gate, const DeviceMatrix& up, uint32_t count);
@@ -332,6 +338,10 @@ void CudaBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
 }
 
 void CudaBackend::norm_rows(const NormSpec& norm, uint32_t count) {
+  if (!norm) {
+    expect_success(make_ready(hidden_->floats(), count, normed_->ready(), stream_.get()), "copying rows");
+    return;
+  }
   CHECK(vector(norm.gain).size() == hidden_->width());
   expect_success(
       runnel::norm(hidden_->floats(), {}, false, count, device_norm(norm), normed_->ready(), stream_.get()),
@@ -361,11 +371,23 @@ void CudaBackend::qkv(const Batch& batch, const LayerSpec& layer) {
   const uint32_t count = pass_.num_rows(batch);
   norm_rows(qkv.norm, count);
   multiply_parts(weight, normed_->ready(), count, qkv.bias, Epilogue::kReplace, qkv_->floats());
+  if (qkv.norms_heads_together) norm_heads_together(layer, count);
   const Rotation rotation = rotation_of(qkv, count);
   if (attention_rotates(layer)) return;
   expect_success(rope_store(layer.attention, rotation, inputs_.rows(layer.kv.group), count, qkv_->floats(),
                             cache_->view(), layer.kv.layer, stream_.get()),
                  "storing keys and values");
+}
+
+void CudaBackend::norm_heads_together(const LayerSpec& layer, uint32_t count) {
+  const AttentionShape& shape = layer.attention;
+  const NormedColumns queries{0, shape.num_heads * shape.head_dim, device_norm(layer.qkv.query_norm)};
+  const NormedColumns keys{queries.width, shape.num_kv_heads * shape.head_dim,
+                           device_norm(layer.qkv.key_norm)};
+  CHECK(vector(layer.qkv.query_norm.gain).size() == queries.width);
+  CHECK(vector(layer.qkv.key_norm.gain).size() == keys.width);
+  expect_success(norm_columns(qkv_->floats(), count, queries, keys, stream_.get()),
+                 "computing norms of queries and keys");
 }
 
 void CudaBackend::attend(const Batch& batch, const LayerSpec& layer) {
@@ -447,6 +469,10 @@ LogitRows& CudaBackend::head(const HeadSpec& head, std::span<const HeadRow> rows
   CHECK(logits_ && logits_->vocab_size() == rows_of(output));
   norm_chosen(head.norm, rows);
   multiply_parts(output, logits_->input().ready(), count, {}, Epilogue::kReplace, logits_->logits());
+  if (head.softcap != 0.0f) {
+    expect_success(soft_cap(logits_->logits(), count, logits_->vocab_size(), head.softcap, stream_.get()),
+                   "capping logits");
+  }
   logits_->launch(inputs_.positions());
   return *logits_;
 }

@@ -89,6 +89,7 @@ struct Attend {
   Activation& out;
 
   uint32_t queries_per_kv() const { return shape.num_heads / shape.num_kv_heads; }
+  Scoring scoring() const { return {shape.scale, shape.softcap}; }
 
   // Offset of a query in a row of queries, and of its result in a row of out.
   size_t offset(uint32_t kv_head, uint32_t query) const {
@@ -140,7 +141,7 @@ struct Attend {
       return out.row(group.first_row + i) + offset(kv_head, query);
     };
     for_queries(group, kv_head, all, to, [&](std::span<const AttendQuery> queries) {
-      executor.kernels.attend(view, queries.data(), static_cast<uint32_t>(queries.size()), shape.scale);
+      executor.kernels.attend(view, queries.data(), static_cast<uint32_t>(queries.size()), scoring());
     });
   }
 
@@ -152,7 +153,7 @@ struct Attend {
     };
     const auto to = [&](uint32_t i, uint32_t query) { return partial(group, i, kv_head, query, split); };
     for_queries(group, kv_head, sees, to, [&](std::span<const AttendQuery> queries) {
-      executor.kernels.attend_split(view, queries.data(), static_cast<uint32_t>(queries.size()), shape.scale,
+      executor.kernels.attend_split(view, queries.data(), static_cast<uint32_t>(queries.size()), scoring(),
                                     split);
     });
   }

@@ -69,7 +69,7 @@ RUNNEL_INLINE size_t place_of_tile(const KvView& kv, uint32_t first) {
 // Computes one split. Leaves the result of its tiles in state, for the returned queries, which see the split.
 template <KvType kType>
 static QueryRange attend_tiles(const KvView& kv, const AttendQuery* queries, uint32_t num_queries,
-                               float scale, uint32_t split, AttendState& state) {
+                               Scoring scoring, uint32_t split, AttendState& state) {
   const uint32_t split_begin = split * kSplitPositions;
   const QueryRange all = queries_that_see(queries, num_queries, split_begin, split_begin + kSplitPositions);
   clear(state, all, kv.layout.width);
@@ -99,20 +99,20 @@ static QueryRange attend_tiles(const KvView& kv, const AttendQuery* queries, uin
       open_tile<kType>(whole, gathered_keys.bytes, keys);
       open_tile<kType>(whole, gathered_values.bytes, values);
     }
-    attend_tile<kType>(whole, keys, values, range, scale, state);
+    attend_tile<kType>(whole, keys, values, range, scoring, state);
   }
   return all;
 }
 
 RUNNEL_INLINE QueryRange attend_tiles(const KvView& kv, const AttendQuery* queries, uint32_t num_queries,
-                                      float scale, uint32_t split, AttendState& state) {
+                                      Scoring scoring, uint32_t split, AttendState& state) {
   switch (kv.layout.type) {
     case KvType::kF16:
-      return attend_tiles<KvType::kF16>(kv, queries, num_queries, scale, split, state);
+      return attend_tiles<KvType::kF16>(kv, queries, num_queries, scoring, split, state);
     case KvType::kF32:
-      return attend_tiles<KvType::kF32>(kv, queries, num_queries, scale, split, state);
+      return attend_tiles<KvType::kF32>(kv, queries, num_queries, scoring, split, state);
     case KvType::kQ8_0:
-      return attend_tiles<KvType::kQ8_0>(kv, queries, num_queries, scale, split, state);
+      return attend_tiles<KvType::kQ8_0>(kv, queries, num_queries, scoring, split, state);
   }
   __builtin_unreachable();
 }
@@ -145,7 +145,7 @@ RUNNEL_INLINE void finish(const MergedSplits& merged, uint32_t head_dim, float* 
   for (uint32_t d = 0; d < head_dim; ++d) out[d] = merged.acc[d] / merged.sum;
 }
 
-static void attend(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, float scale) {
+static void attend(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, Scoring scoring) {
   const uint32_t head_dim = kv.layout.head_dim;
   AttendState state;
   MergedSplits merged[kMaxQueries];
@@ -154,19 +154,19 @@ static void attend(const KvView& kv, const AttendQuery* queries, uint32_t num_qu
   const uint32_t first_split = queries[0].first_position / kSplitPositions;
   const uint32_t last_split = (queries[num_queries - 1].end_position - 1) / kSplitPositions;
   for (uint32_t split = first_split; split <= last_split; ++split) {
-    const QueryRange range = attend_tiles(kv, queries, num_queries, scale, split, state);
+    const QueryRange range = attend_tiles(kv, queries, num_queries, scoring, split, state);
     for (uint32_t i = range.first; i < range.end; ++i)
       add_split(state.acc[i], state.max[i], state.sum[i], head_dim, merged[i]);
   }
   for (uint32_t i = 0; i < num_queries; ++i) finish(merged[i], head_dim, queries[i].out);
 }
 
-static void attend_split(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, float scale,
+static void attend_split(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, Scoring scoring,
                          uint32_t split) {
   const uint32_t head_dim = kv.layout.head_dim;
   AttendState state;
   take_queries(queries, num_queries, kv.layout, state);
-  attend_tiles(kv, queries, num_queries, scale, split, state);
+  attend_tiles(kv, queries, num_queries, scoring, split, state);
   for (uint32_t i = 0; i < num_queries; ++i) {
     __builtin_memcpy(queries[i].out, state.acc[i], head_dim * sizeof(float));
     queries[i].out[head_dim] = state.max[i];

@@ -272,7 +272,20 @@ RUNNEL_INLINE void weigh(uint32_t query, float scale, AttendState& state) {
   state.sum[query] = __builtin_fmaf(state.sum[query], state.correction[query], sum_of_tile(scores));
 }
 
-RUNNEL_APART void weigh_all(QueryRange range, float scale, AttendState& state) {
+// Caps the scores of one query, after they are scaled.
+RUNNEL_APART void cap_scores(uint32_t query, Scoring scoring, AttendState& state) {
+  for (uint32_t i = 0; i < kTilePositions; i += kWideLanes) {
+    float* scores = state.weights[query] + i;
+    store_wide(scores, soft_capped(load_wide(scores) * broadcast_wide(scoring.scale), scoring.softcap));
+  }
+}
+
+RUNNEL_APART void weigh_all(QueryRange range, Scoring scoring, AttendState& state) {
+  float scale = scoring.scale;
+  if (scoring.softcap != 0.0f) {
+    for (uint32_t i = range.first; i < range.end; ++i) cap_scores(i, scoring, state);
+    scale = 1.0f;  // they are scaled
+  }
   for (uint32_t i = range.first; i < range.end; ++i) {
     const bool is_whole = state.seen[i].end - state.seen[i].begin == kTilePositions;
     is_whole ? weigh<true>(i, scale, state) : weigh<false>(i, scale, state);
@@ -308,7 +321,7 @@ RUNNEL_INLINE void add_seen_values(const KvLayout& layout, const KvTile& values,
 // Computes the tile for the queries in range, each of which sees one of its positions.
 template <KvType kType>
 RUNNEL_INLINE void attend_tile(const KvLayout& layout, const KvTile& keys, const KvTile& values,
-                               QueryRange range, float scale, AttendState& state) {
+                               QueryRange range, Scoring scoring, AttendState& state) {
   const uint32_t num_queries = range.end - range.first;
   const uint32_t num_passes = (num_queries + kMaxWidth - 1) / kMaxWidth;
   const auto pass = [&](uint32_t index) {
@@ -319,7 +332,7 @@ RUNNEL_INLINE void attend_tile(const KvLayout& layout, const KvTile& keys, const
     const auto [first, end] = pass(index);
     score_tile<kType>(static_cast<int>(end - first), layout, keys, state.query[first], state.weights[first]);
   }
-  weigh_all(range, scale, state);
+  weigh_all(range, scoring, state);
   for (uint32_t index = 0; index < num_passes; ++index)
     add_seen_values<kType>(layout, values, pass(index), state);
 }

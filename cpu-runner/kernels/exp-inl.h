@@ -1,4 +1,4 @@
-// exp for vectors of any width.
+// exp, and what is computed with it, for vectors of any width.
 #pragma once
 
 #include "cpu-runner/kernels/wide-inl.h"
@@ -28,6 +28,12 @@ RUNNEL_INLINE Vector exp(Vector x) {
   p = fma(p, r, zero + 1.0f);
   const auto exponent = bits_of(shifted) - bits_of(shift);
   return p * from_bits((exponent + 127) << 23);
+}
+
+// soft_capped of runner/backend/nonlinearity.h in each lane.
+template <typename Vector>
+RUNNEL_INLINE Vector soft_capped(Vector x, float cap) {
+  return cap - 2.0f * cap / (1.0f + exp(x * (2.0f / cap)));
 }
 
 }  // namespace runnel::RUNNEL_KERNELS

@@ -33,6 +33,8 @@ struct Kernels {
   // out = f(gate) x up, where f is SiLU or GELU.
   void (*silu_multiply)(const float* gate, const float* up, uint32_t n, float* out);
   void (*gelu_multiply)(const float* gate, const float* up, uint32_t n, float* out);
+  // Replaces the values by soft_capped of them.
+  void (*soft_cap)(float* values, uint32_t n, float cap);
   // Rotates the pairs of one head; angles has cos and sin of each pair in turn, (rotary_dim / 2, 2).
   void (*rotate)(float* head, const float* angles, uint32_t rotary_dim, bool interleaved);
   // Rounds a key or value to the type of the cache and writes it to a position of a tile.
@@ -41,10 +43,10 @@ struct Kernels {
   // Attention of at most kMaxQueries queries that share one KV head of one sequence, in the order of their
   // positions. K and V are read once for all of them. Entries of the block table that lie wholly before the
   // first position that a query sees are not read.
-  void (*attend)(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, float scale);
+  void (*attend)(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, Scoring scoring);
   // The same for one split, of which each query sees at least one position. Writes head_dim + kPartialExtra
   // floats to the out of each query.
-  void (*attend_split)(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, float scale,
+  void (*attend_split)(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, Scoring scoring,
                        uint32_t split);
   // Merges the splits of one query, in order. The partials begin stride floats apart.
   void (*merge_splits)(const float* partials, size_t stride, uint32_t num_splits, uint32_t head_dim,

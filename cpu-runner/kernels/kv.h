@@ -54,6 +54,12 @@ struct AttendQuery {
   uint32_t end_position;
 };
 
+// What becomes of q . k: see AttentionShape.
+struct Scoring {
+  float scale;
+  float softcap = 0.0f;
+};
+
 // attend_split writes the sums of a query, head_dim of them, then its maximum and its sum of weights.
 inline constexpr uint32_t kPartialExtra = 2;
 

@@ -1,4 +1,4 @@
-// Loops over one row: norms, gates, rotation.
+// Loops over one row: norms, gates, caps, rotation.
 #pragma once
 
 #include "cpu-runner/kernels/exp-inl.h"
@@ -76,6 +76,12 @@ static void multiply_gated(const float* gate, const float* up, uint32_t n, float
   const uint32_t rest = n - i;
   if (rest > 0)
     store_part(out + i, multiply_gated<kKind>(load_part(gate + i, rest), load_part(up + i, rest)), rest);
+}
+
+static void soft_cap(float* values, uint32_t n, float cap) {
+  uint32_t i = 0;
+  for (; i + 8 <= n; i += 8) store(values + i, soft_capped(load(values + i), cap));
+  if (i < n) store_part(values + i, soft_capped(load_part(values + i, n - i), cap), n - i);
 }
 
 static void rotate(float* head, const float* angles, uint32_t rotary_dim, bool interleaved) {

@@ -8,6 +8,7 @@
 
 #include "cuda-runner/kernels/attend_variants.h"
 #include "cuda-runner/kernels/lang.h"
+#include "runner/backend/nonlinearity.h"
 #include "runner/backend/numerics.h"
 
 namespace runnel {

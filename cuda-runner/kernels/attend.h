@@ -63,12 +63,14 @@ struct AttendInputs {
   // without tiles.
   bool rotates = false;
   Rotation rotation = {};
+  float cap_factor = 0.0f;  // set by attend(): 2 / shape.softcap, for which kernels lack registers
 };
 
-// out = softmax(scale * q . K) V, ready for a product. No row sees more than max_positions positions. The
-// launches depend only on this, on the shapes of the inputs and on whether there are tiles, and not on the
-// positions of the rows, so a captured graph of them can run for other batches.
-cudaError_t attend(const AttendInputs& in, uint32_t max_positions, const AttendWorkspace& workspace,
+// out = softmax(scale * q . K) V, with the scores capped if the shape says so, ready for a product. No row
+// sees more than max_positions positions. The launches depend only on this, on the shapes of the inputs and
+// on whether there are tiles, and not on the positions of the rows, so a captured graph of them can run for
+// other batches.
+cudaError_t attend(const AttendInputs& inputs, uint32_t max_positions, const AttendWorkspace& workspace,
                    const ReadyRows& out, cudaStream_t stream);
 
 // Loads the kernels of attention of this shape over a cache of this type: see load.h.

@@ -80,6 +80,24 @@ struct RowAttention {
     }
   }
 
+  // Caps the scores of the warp's tiles. Apart from score(), which has no registers left.
+  __device__ static void cap(const AttendInputs& in, const RowSplit& split, Memory& memory) {
+#pragma unroll 1
+    for (uint32_t tile = recomputed(warp()); tile < kSplitTiles; tile += kWarps) {
+      if (!split.has_tile(tile)) continue;
+      const uint32_t position = tile * kTilePositions + recomputed(lane());
+      const bool is_seen = split.seen.has(split.first_position + position);
+#pragma unroll 1
+      for (uint32_t q = 0; q < kQueries; ++q) {
+        const float score =
+            soft_capped(memory.weights[q * kAttendSplit + position], in.shape.softcap, in.cap_factor);
+        memory.weights[q * kAttendSplit + position] = score;
+        const float max = largest(is_seen ? score : -INFINITY);
+        if (lane() == 0) memory.maxima[q * kSplitTiles + tile] = max;
+      }
+    }
+  }
+
   __device__ static void score_round(const DeviceKv& kv, const RowSplit& split, uint32_t round,
                                      Stream& stream, Memory& memory,
                                      float (&sums)[Stream::kTogether][kQueries][4]) {
@@ -319,6 +337,7 @@ struct RowAttention {
                     memory.heads);  // while the copies are under way
       sync_block();  // the queries are written, and the weights of the split before have been read
       score(in, split, stream, memory);
+      if (in.shape.softcap != 0.0f) cap(in, split, memory);
       sync_block();
       weigh(split, memory);
       sync_block();

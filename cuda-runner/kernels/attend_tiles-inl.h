@@ -171,6 +171,10 @@ struct TileAttention {
         scores[r][i] = ((s[0] + s[1]) + (s[2] + s[3])) * in.shape.scale;
       }
     }
+    if (in.shape.softcap == 0.0f) return;
+    for (auto& of_query : scores) {
+      for (float& score : of_query) score = soft_capped(score, in.shape.softcap, in.cap_factor);
+    }
   }
 
   // Turns the scores of a tile of positions into weights and corrections.

@@ -5,11 +5,9 @@
 
 #include <cstdint>
 
-namespace runnel {
+#include "cuda-runner/kernels/divide_up.h"
 
-inline uint32_t divide_up(uint32_t a, uint32_t b) {
-  return (a + b - 1) / b;
-}
+namespace runnel {
 
 // An attribute of this device; `otherwise` if it cannot be asked.
 inline uint32_t device_attribute(cudaDeviceAttr attribute, uint32_t otherwise) {

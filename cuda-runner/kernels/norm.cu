@@ -148,6 +148,19 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Grid x: rows; y: queries, keys. A thread reads the values that it replaces, and no others.
+__global__ void __launch_bounds__(kThreads)
+    norm_columns_kernel(FloatRows rows, NormedColumns queries, NormedColumns keys) {
+  let_next_begin();
+  wait_for_previous();
+  const NormedColumns columns = blockIdx.y == 0 ? queries : keys;
+  const size_t first = static_cast<size_t>(blockIdx.x) * rows.stride + columns.first;
+  const RowNorm row_norm(RowLane(rows, first, columns.width), columns.width, columns.norm);
+  for (uint32_t i = threadIdx.x; i < columns.width; i += kThreads)
+    rows.values[first + i] =
+        row_norm.of(rows.values[first + i], ColumnWeights(columns.norm, i, columns.width));
+}
+
 // Few rows are parted among more blocks, so that a step of one row does not wait for one multiprocessor.
 dim3 grid_of(uint32_t num_rows, uint32_t width) {
   constexpr uint32_t kManyBlocks = 128;
@@ -168,8 +181,14 @@ cudaError_t add_normed(const FloatRows& in, uint32_t num_rows, uint32_t width, c
   return cudaLaunchKernelEx(&config, add_normed_kernel, in, width, norm, out);
 }
 
+cudaError_t norm_columns(const FloatRows& rows, uint32_t num_rows, const NormedColumns& queries,
+                         const NormedColumns& keys, cudaStream_t stream) {
+  const cudaLaunchConfig_t config = config_of(dim3(num_rows, 2), kThreads, stream);
+  return cudaLaunchKernelEx(&config, norm_columns_kernel, rows, queries, keys);
+}
+
 cudaError_t load_norm() {
-  return load_all(norm_kernel, add_normed_kernel);
+  return load_all(norm_kernel, add_normed_kernel, norm_columns_kernel);
 }
 
 }  // namespace runnel

@@ -1,4 +1,4 @@
-// Norms of rows, made ready for a product or added to other rows.
+// Norms of rows, made ready for a product or added to other rows, and of columns of rows.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -26,6 +26,17 @@ cudaError_t norm(const FloatRows& in, Global<const uint32_t> chosen, bool has_ch
 // out[row] = out[row] + norm of in[row], for rows of width values.
 cudaError_t add_normed(const FloatRows& in, uint32_t num_rows, uint32_t width, const DeviceNorm& norm,
                        const FloatRows& out, cudaStream_t stream);
+
+// Columns of rows that a norm replaces.
+struct NormedColumns {
+  uint32_t first;
+  uint32_t width;
+  DeviceNorm norm;  // not centred
+};
+
+// Replaces queries and keys, columns of the same rows, by their norms.
+cudaError_t norm_columns(const FloatRows& rows, uint32_t num_rows, const NormedColumns& queries,
+                         const NormedColumns& keys, cudaStream_t stream);
 
 // Loads the kernels: see load.h.
 cudaError_t load_norm();

@@ -19,6 +19,7 @@ struct AttentionShape {
   float scale;  // of q . k, usually 1 / sqrt(head_dim)
   // Number of positions that a row sees, its own included; 0: all positions up to its own.
   uint32_t window = 0;
+  float softcap = 0.0f;  // of scores, scale * q . k: see soft_capped; 0: none
 };
 
 }  // namespace runnel

@@ -53,16 +53,17 @@ struct RopeSpec {
   uint32_t max_short_positions = 0;
 };
 
-// The norm of hidden, multiplied by the weights of queries, keys and values. Queries and keys are rotated;
-// keys and values are stored.
+// The norm of hidden, or hidden itself, multiplied by the weights of queries, keys and values. Queries and
+// keys are rotated; keys and values are stored.
 struct QkvSpec {
-  NormSpec norm;
+  NormSpec norm;        // or none
   WeightHandle weight;  // (heads + 2 kv heads, hidden): head_dim rows for each head
   WeightHandle bias;    // one value for each row, or none
   uint32_t rope;        // index into DecoderSpec::ropes
-  // Norms of each head of queries and of keys, before rotation: kRms, or none.
+  // Norms of queries and of keys, before rotation: kRms, or none. Of each head, or of all heads together.
   NormSpec query_norm = {};
   NormSpec key_norm = {};
+  bool norms_heads_together = false;
 };
 
 // The input of a project operation.
@@ -90,7 +91,8 @@ struct ProjectSpec {
   ExpertsSpec experts = {};
 };
 
-// gated = f(gate * y) x (up * y), where y is the norm of hidden, or f(up * y + bias) without a gate.
+// gated = f(gate * y) x (up * y), where y is the norm of hidden, or f(up * y + bias) without a gate. Without
+// a norm, y is hidden itself.
 struct FfnSpec {
   NormSpec norm;
   uint32_t width;  // of gate, of up and of gated
@@ -127,6 +129,7 @@ struct HeadSpec {
   float divisor = 1.0f;
   WeightHandle weight;  // (vocab, hidden)
   uint32_t vocab_size;
+  float softcap = 0.0f;  // of logits: see soft_capped; 0: none
 };
 
 struct DecoderSpec {

@@ -96,7 +96,7 @@ std::vector<float> columns_of(std::span<const float> rows, size_t row_width, siz
   return columns;
 }
 
-// scale * q . k, (heads, n, n).
+// scale * q . k, capped if the model says so; (heads, n, n).
 std::vector<float> scores_of(std::span<const float> queries, std::span<const float> keys,
                              const AttentionShape& shape) {
   const size_t num_rows = queries.size() / (size_t{shape.num_heads} * shape.head_dim);
@@ -109,7 +109,8 @@ std::vector<float> scores_of(std::span<const float> queries, std::span<const flo
         const float* key = keys.data() + (j * shape.num_kv_heads + kv_head) * shape.head_dim;
         double sum = 0.0;
         for (size_t d = 0; d < shape.head_dim; ++d) sum += double{query[d]} * double{key[d]};
-        scores.push_back(static_cast<float>(sum * double{shape.scale}));
+        const auto score = static_cast<float>(sum * double{shape.scale});
+        scores.push_back(shape.softcap == 0.0f ? score : soft_capped(score, shape.softcap));
       }
     }
   }

@@ -28,7 +28,8 @@ struct CheckpointFlags {
 //    1  norm             (n, hidden)                 the first layer's norm of the hidden state
 //    2  q, k, v          (n, heads, head_dim)        q as attention reads it, k if it is stored as it is
 //    3  cache            (2, n, kv heads, head_dim)  keys, then values, as stored
-//    4  scores, masked   (heads, n, n)               scale * q . k; masked: -infinity for later positions
+//    4  scores, masked   (heads, n, n)               scale * q . k, capped where the model has a cap;
+//                                                   masked: -infinity for later positions
 //    5  attended         (n, heads * head_dim)       what goes into the output matrix
 //       attention        (n, hidden)                 and what is added to the hidden state
 //    6  ffn_norm         (n, hidden)

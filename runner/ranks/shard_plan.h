@@ -1,6 +1,7 @@
 // How the ranks of a group share a model: which rows of each matrix a rank has. A rank computes whole
 // outputs, and no sum is divided among ranks, so the bits are those of one rank. The outputs of all ranks are
-// gathered four times a layer: after attention, and after each of the three products that follow it.
+// gathered four times a layer: after attention, and after each of the three products that follow it. Queries
+// and keys are gathered too if all heads have a norm together.
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "test/cpu-runner/kernel_tables.h"
+#include "test/fixtures/attention_reference.h"
 #include "test/fixtures/product_reference.h"
 #include "test/unit_test.h"
 
@@ -47,6 +48,23 @@ TEST_CASE("the vector exp has the operations of exp_f32 over its whole range") {
     for (size_t i = 0; i < gates.size(); ++i) {
       CAPTURE(gates[i]);
       REQUIRE(std::bit_cast<uint32_t>(out[i]) == std::bit_cast<uint32_t>(reference::silu(gates[i])));
+    }
+  }
+}
+
+TEST_CASE("the cap of logits has the bits of the reference at every length, far beyond the cap too") {
+  std::mt19937 rng(19);
+  for (const Kernels* kernels : kernel_tables()) {
+    CAPTURE(kernels->name);
+    for (uint32_t n = 1; n <= 70; ++n) {
+      for (const auto& [cap, magnitude] : {std::pair(30.0f, 1.0f), {50.0f, 200.0f}, {0.5f, 1e4f}}) {
+        const std::vector<float> x = random_floats(n, rng, magnitude);
+        std::vector<float> wanted;
+        for (const float value : x) wanted.push_back(reference::soft_capped(value, cap));
+        std::vector<float> out = x;
+        kernels->soft_cap(out.data(), n, cap);
+        REQUIRE(same_bits(out, wanted));
+      }
     }
   }
 }

@@ -30,7 +30,7 @@ std::vector<float> stored_and_read(const Kernels& kernels, KvType type, std::spa
   kernels.store_value(cache.layout(), row.data(), slot.position, slot.value_tile);
   std::vector<float> out(dim);
   const AttendQuery query{zeros.data(), out.data(), 0, 1};
-  kernels.attend(cache.view(0, 0, block_table), &query, 1, 1.0f);
+  kernels.attend(cache.view(0, 0, block_table), &query, 1, {1.0f});
   return out;
 }
 
@@ -112,17 +112,19 @@ struct AttendCase {
   uint32_t block_size;
   uint32_t window;  // 0: none
   std::vector<uint32_t> ends = {1, 7, 8, 31, 32, 33, 64, 65, 149, 150};
+  Scoring scoring = {0.25f};
 };
 
 // Compares queries at positions of every kind with the reference over the same rows. The blocks are in
 // descending order. Blocks that no query sees any more are not in the table, and positions after the last one
 // have NaNs.
 void check_attend(const AttendCase& wanted_case, std::mt19937& rng) {
-  const auto& [type, head_dim, block_size, window, ends] = wanted_case;
+  const auto& [type, head_dim, block_size, window, ends, scoring] = wanted_case;
   CAPTURE(kv_type_name(type));
   CAPTURE(head_dim);
   CAPTURE(block_size);
   CAPTURE(window);
+  CAPTURE(scoring.softcap);
   const uint32_t num_positions = ends.back();
   const uint32_t num_blocks = (num_positions + block_size - 1) / block_size;
   const KvCache cache = *KvCache::allocate({1, 1, head_dim, block_size, num_blocks}, type);
@@ -149,7 +151,7 @@ void check_attend(const AttendCase& wanted_case, std::mt19937& rng) {
     const size_t num_values = size_t{ends[i]} * head_dim;
     std::ranges::copy(
         reference::attend(std::span(query).subspan(i * head_dim, head_dim), std::span(keys).first(num_values),
-                          std::span(values).first(num_values), begin_of(i), 0.25f),
+                          std::span(values).first(num_values), begin_of(i), scoring.scale, scoring.softcap),
         std::back_inserter(wanted));
   }
   // All queries together, then the last three alone, whose windows have passed the first blocks.
@@ -167,7 +169,7 @@ void check_attend(const AttendCase& wanted_case, std::mt19937& rng) {
     for (const Kernels* kernels : kernel_tables()) {
       CAPTURE(kernels->name);
       std::ranges::fill(out, 0.0f);
-      kernels->attend(view, queries.data(), static_cast<uint32_t>(queries.size()), 0.25f);
+      kernels->attend(view, queries.data(), static_cast<uint32_t>(queries.size()), scoring);
       REQUIRE(same_bits(from_first(out), from_first(wanted)));
 
       // The splits of the last query, each computed by itself and then merged.
@@ -178,7 +180,7 @@ void check_attend(const AttendCase& wanted_case, std::mt19937& rng) {
       std::vector<float> partials(stride * num_splits), merged(head_dim);
       for (uint32_t split = num_splits; split-- > 0;) {
         last.out = partials.data() + split * stride;
-        kernels->attend_split(view, &last, 1, 0.25f, first_split + split);
+        kernels->attend_split(view, &last, 1, scoring, first_split + split);
       }
       kernels->merge_splits(partials.data(), stride, num_splits, head_dim, merged.data());
       REQUIRE(same_bits(merged, std::span(wanted).last(head_dim)));
@@ -193,6 +195,19 @@ TEST_CASE("attention over shuffled blocks has the bits of the reference over con
       if (type == KvType::kQ8_0 && head_dim % 32 != 0) continue;
       for (const uint32_t block_size : {8u, 16u, 32u, 64u, 128u, 256u})
         check_attend({type, head_dim, block_size, 0}, rng);
+    }
+  }
+}
+
+TEST_CASE("attention with a cap of its scores has the bits of the reference") {
+  std::mt19937 rng(20);
+  const std::vector<uint32_t> ends = {1, 8, 31, 33, 255, 257, 300};
+  for (const KvType type : kTypes) {
+    for (const uint32_t head_dim : {32u, 96u, 256u}) {
+      for (const float softcap : {0.5f, 50.0f}) {
+        for (const uint32_t window : {0u, 40u})
+          check_attend({type, head_dim, 32, window, ends, {0.25f, softcap}}, rng);
+      }
     }
   }
 }
@@ -252,7 +267,7 @@ TEST_CASE("positions that a query does not see do not affect it, even NaN") {
         const AttendQuery queries[] = {{query.data(), out.data(), 3, 40},
                                        {query.data(), out.data() + kDim, 3, 41},
                                        {query.data(), out.data() + 2 * kDim, 4, 64}};
-        kernels->attend(cache.view(0, 0, block_table), queries, 3, 0.25f);
+        kernels->attend(cache.view(0, 0, block_table), queries, 3, {0.25f});
       };
       attend(before);
       for (const uint32_t position : {0u, 2u, 41u, 63u}) store(position, std::vector<float>(kDim, NAN));

@@ -36,7 +36,7 @@ std::vector<float> cpu_attend(KvType type, std::span<const float> query, std::sp
   }
   std::vector<float> out(dim);
   const AttendQuery attended{query.data(), out.data(), first_position, num_positions};
-  usable_kernels().back()->attend(cache.view(0, 0, block_table), &attended, 1, scale);
+  usable_kernels().back()->attend(cache.view(0, 0, block_table), &attended, 1, {scale});
   return out;
 }
 

@@ -109,7 +109,7 @@ struct Attention {
   std::vector<float> wanted(size_t row, uint32_t head) const {
     const auto seen = sequences.stored_and_seen_by(rows[row], head / (shape.num_heads / shape.num_kv_heads));
     return reference::attend(query(row, head), seen.keys, seen.values,
-                             sequences.first_seen(rows[row].position), shape.scale);
+                             sequences.first_seen(rows[row].position), shape.scale, shape.softcap);
   }
   reference::Ready wanted_rows() const {
     std::vector<float> all;

@@ -84,6 +84,45 @@ TEST_CASE("attend: a window sees its last positions alone, and blocks before it 
   }
 }
 
+// Rows of a prompt at the positions first to first + count - 1 of a sequence.
+std::vector<RowPlace> prompt_rows(uint32_t sequence, uint32_t first, uint32_t count) {
+  std::vector<RowPlace> rows;
+  for (uint32_t i = 0; i < count; ++i) rows.push_back({sequence, first + i});
+  return rows;
+}
+
+void check_tiles(const TestStream& stream, KvType type, const AttentionShape& shape, uint32_t block_size,
+                 uint32_t first, uint32_t count, std::mt19937& rng) {
+  CAPTURE(kv_type_name(type));
+  CAPTURE(shape.num_heads);
+  CAPTURE(shape.head_dim);
+  CAPTURE(shape.window);
+  CAPTURE(first);
+  CAPTURE(count);
+  DeviceSequences sequences(stream, type, shape, block_size, {first + count}, rng);
+  sequences.fill(kAttendLayer, rng);
+  const Attention attention(stream, sequences, shape, prompt_rows(0, first, count), rng);
+  REQUIRE(attention.num_tiles() > 0);
+  REQUIRE(attention.on_device(0, count, kNoPlaces)->is(attention.wanted_rows()));
+}
+
+TEST_CASE("attend: capped scores have the bits of the reference, of rows and in tiles") {
+  const TestStream stream;
+  std::mt19937 rng(50);
+  for (const KvType type : kTypes) {
+    for (const float softcap : {0.5f, 50.0f}) {
+      for (const uint32_t head_dim : {32u, 128u, 256u}) {
+        AttentionShape shape{8, 2, head_dim, kScale, 40};
+        shape.softcap = softcap;
+        check_attend(stream, {type, shape, 32, {300, 50}, {{0, 299}, {1, 33}}}, rng);
+        shape.window = 0;
+        check_attend(stream, {type, shape, 32, {300, 50}, {{0, 299}, {1, 33}}}, rng);
+        if (head_dim <= 128) check_tiles(stream, type, shape, 16, 250, 16, rng);
+      }
+    }
+  }
+}
+
 TEST_CASE("attend: random shapes, with seeds") {
   const TestStream stream;
   const uint64_t seed = std::random_device{}();
@@ -233,28 +272,6 @@ TEST_CASE("attend: rows that are rotated and stored on the way are as if that wa
 
 AttentionShape tiled_shape(uint32_t queries_per_kv, uint32_t head_dim, uint32_t window = 0) {
   return {2 * queries_per_kv, 2, head_dim, kScale, window};
-}
-
-// Rows of a prompt at the positions first to first + count - 1 of a sequence.
-std::vector<RowPlace> prompt_rows(uint32_t sequence, uint32_t first, uint32_t count) {
-  std::vector<RowPlace> rows;
-  for (uint32_t i = 0; i < count; ++i) rows.push_back({sequence, first + i});
-  return rows;
-}
-
-void check_tiles(const TestStream& stream, KvType type, const AttentionShape& shape, uint32_t block_size,
-                 uint32_t first, uint32_t count, std::mt19937& rng) {
-  CAPTURE(kv_type_name(type));
-  CAPTURE(shape.num_heads);
-  CAPTURE(shape.head_dim);
-  CAPTURE(shape.window);
-  CAPTURE(first);
-  CAPTURE(count);
-  DeviceSequences sequences(stream, type, shape, block_size, {first + count}, rng);
-  sequences.fill(kAttendLayer, rng);
-  const Attention attention(stream, sequences, shape, prompt_rows(0, first, count), rng);
-  REQUIRE(attention.num_tiles() > 0);
-  REQUIRE(attention.on_device(0, count, kNoPlaces)->is(attention.wanted_rows()));
 }
 
 TEST_CASE("attend: rows of a prompt are computed in tiles, with the bits that each has alone") {

@@ -1,7 +1,9 @@
 #include "cuda-runner/kernels/norm.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -69,6 +71,31 @@ TEST_CASE("norm: rows of any width have the bits of the reference, ready for a p
     require_success(norm({in.view(), width}, {}, false, kRows,
                          {gains.read_view(), kEpsilon, true, biases.read_view()}, out.view(), stream));
     REQUIRE(out.is(reference::ready(centred, width)));
+  }
+}
+
+TEST_CASE("norm: queries and keys are replaced by their norms, and other columns stay") {
+  const TestStream stream;
+  std::mt19937 rng(33);
+  for (const auto& [queries, keys] : {std::pair(64u, 32u), {33u, 1u}, {5120u, 1024u}, {8740u, 8193u}}) {
+    constexpr uint32_t kRows = 3;
+    const uint32_t stride = queries + keys + 40;
+    CAPTURE(queries);
+    std::vector<float> wanted = random_floats(size_t{kRows} * stride, rng, 3.0f);
+    const std::vector<float> gain = random_floats(queries, rng);
+    const std::vector<float> other_gain = random_floats(keys, rng);
+    const DeviceArray<float> rows(stream, wanted);
+    const DeviceArray<float> gains(stream, gain);
+    const DeviceArray<float> other_gains(stream, other_gain);
+    for (uint32_t row = 0; row < kRows; ++row) {
+      const std::span<float> columns = std::span(wanted).subspan(size_t{row} * stride, queries + keys);
+      std::ranges::copy(reference::norm(columns.first(queries), gain, kEpsilon), columns.begin());
+      const std::span<float> of_keys = columns.subspan(queries);
+      std::ranges::copy(reference::norm(of_keys, other_gain, kEpsilon), of_keys.begin());
+    }
+    require_success(norm_columns({rows.view(), stride}, kRows, {0, queries, {gains.read_view(), kEpsilon}},
+                                 {queries, keys, {other_gains.read_view(), kEpsilon}}, stream));
+    REQUIRE(bits_of(rows.values()) == bits_of(wanted));
   }
 }
 

@@ -1,28 +1,13 @@
+#include "cuda-runner/kernels/attend.h"
+
 #include <algorithm>
 
-#include "cuda-runner/kernels/attend-inl.h"
-#include "cuda-runner/kernels/attend.h"
 #include "cuda-runner/kernels/attend_variants.h"
-#include "cuda-runner/kernels/launch.h"
-#include "cuda-runner/kernels/load.h"
-#include "cuda-runner/kernels/ready_rows-inl.h"
+#include "cuda-runner/kernels/divide_up.h"
+#include "cuda-runner/kernels/make_ready.h"
 
 namespace runnel {
 namespace {
-
-constexpr uint32_t kThreads = 256;
-
-// Makes all rows ready for a product, if a block of 32 columns may have values of two heads. Grid x: rows; y:
-// groups of 256 columns.
-__global__ void __launch_bounds__(kThreads) make_ready_kernel(ReadyRows out) {
-  let_next_begin();
-  wait_for_previous();
-  const uint32_t row = blockIdx.x;
-  const uint32_t column = blockIdx.y * kThreads + threadIdx.x;
-  if (column >= out.stride) return;  // whole warps
-  const size_t index = static_cast<size_t>(row) * out.stride + column;
-  store_ready_block(out, row, column - lane(), column < out.width ? float{out.values[index]} : 0.0f);
-}
 
 template <KvType kTypeOf>
 struct Stored {
@@ -90,8 +75,10 @@ uint64_t attend_arrivals(const AttentionShape& shape, const AttendLimits& limits
   return uint64_t{max_cut_splits(shape, limits)} * attend_groups(shape);
 }
 
-cudaError_t attend(const AttendInputs& in, uint32_t max_positions, const AttendWorkspace& workspace,
+cudaError_t attend(const AttendInputs& inputs, uint32_t max_positions, const AttendWorkspace& workspace,
                    const ReadyRows& out, cudaStream_t stream) {
+  AttendInputs in = inputs;
+  if (in.shape.softcap != 0.0f) in.cap_factor = 2.0f / in.shape.softcap;
   const SplitResults results{workspace.results, workspace.arrivals, in.shape.num_heads, in.shape.head_dim};
   const QueryGroups groups = query_groups(in.shape);
   const uint64_t max_pieces =
@@ -104,14 +91,11 @@ cudaError_t attend(const AttendInputs& in, uint32_t max_positions, const AttendW
     return attend_rows<S::kType>(in, groups, num_blocks, results, out, stream);
   });
   if (status != cudaSuccess || makes_ready(in.shape)) return status;
-  const cudaLaunchConfig_t config =
-      config_of(dim3(in.num_rows, divide_up(out.stride, kThreads)), kThreads, stream);
-  return cudaLaunchKernelEx(&config, make_ready_kernel, out);
+  // A block of 32 columns may have values of two heads.
+  return make_ready({out.values, out.stride}, in.num_rows, out, stream);
 }
 
 cudaError_t load_attend(KvType type, const AttentionShape& shape) {
-  const cudaError_t status = load_all(make_ready_kernel);
-  if (status != cudaSuccess) return status;
   return with_kv_type(type, [&]<typename S>(S) {
     const cudaError_t rows = load_attend_rows<S::kType>(shape, query_groups(shape));
     return rows == cudaSuccess ? load_attend_tiles<S::kType>(shape) : rows;

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstdint>
+
+namespace runnel {
+
+inline uint32_t divide_up(uint32_t a, uint32_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace runnel
