@@ -182,7 +182,10 @@ function textOf(inspection: Inspection): string {
 function layerRows({ layers, rope_theta }: Inspection): [string, string][] {
   if (layers === null) return [];
   const { positions, sliding_window, experts, norm, has_head_norms, has_output_norms } = layers;
-  const places = [...(has_head_norms ? ['of each head'] : []), ...(has_output_norms ? ['of outputs'] : [])];
+  const places = [
+    ...(has_head_norms ? ['of queries and keys'] : []),
+    ...(has_output_norms ? ['of outputs'] : []),
+  ];
   const norms = norm === 'rms' ? 'root mean square' : 'layer norm';
   const rotary = `rotary, theta ${rope_theta}${scalingText(layers.rope_scaling)}`;
   return [

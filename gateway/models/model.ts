@@ -83,19 +83,19 @@ const ARCHITECTURES: readonly string[] = [
   'qwen2',
   'qwen3',
   'gpt2',
+  'gemma2',
   'gemma3',
   'phi3',
   'glm4',
   'granite',
   'smollm3',
+  'olmo2',
   'qwen3moe',
 ];
 /** What others need that no runner computes, in the runners' words. */
 const MISSING_OPERATIONS: ReadonlyMap<string, string> = new Map([
-  ['gemma2', 'soft-capping of attention and of logits'],
   ['gpt-oss', 'attention sinks, a clamped gate and biases of experts'],
   ['gpt_oss', 'attention sinks, a clamped gate and biases of experts'],
-  ['olmo2', 'layers without norms before products, and norms of all heads together'],
 ]);
 /** Characters of a name from a file that an error message shows. */
 const shownChars = 80;

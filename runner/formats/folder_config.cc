@@ -28,8 +28,9 @@ constexpr Family kFamilies[] = {
     {"mixtral", "llama", false, "silu"},  {"qwen2", "qwen2", false, "silu"},
     {"qwen3", "qwen3", false, "silu"},    {"qwen3_moe", "qwen3moe", false, "silu"},
     {"phi3", "phi3", false, "silu"},      {"gemma3_text", "gemma3", true, "gelu_pytorch_tanh"},
-    {"glm4", "glm4", false, "silu"},      {"granite", "granite", false, "silu"},
-    {"smollm3", "smollm3", true, "silu"}, {"gpt2", "gpt2", true, "gelu_new"},
+    {"glm4", "glm4", false, "silu"},      {"gemma2", "gemma2", true, "gelu_pytorch_tanh"},
+    {"smollm3", "smollm3", true, "silu"}, {"granite", "granite", false, "silu"},
+    {"olmo2", "olmo2", false, "silu"},    {"gpt2", "gpt2", true, "gelu_new"},
 };
 
 class ConfigReader : private FolderValues {
@@ -48,7 +49,7 @@ class ConfigReader : private FolderValues {
       read_sizes();
       read_folder_rope(*this);
       read_window();
-      if (family_.architecture == "gemma3") read_gemma3();
+      if (is_gemma()) read_gemma();
       if (family_.model_type == "mixtral") read_mixtral();
       if (family_.architecture == "granite") read_granite();
       if (family_.architecture == "smollm3") read_smollm3();
@@ -63,6 +64,8 @@ class ConfigReader : private FolderValues {
   }
 
  private:
+  bool is_gemma() const { return family_.architecture.starts_with("gemma"); }
+
   // Refuses variants of the architectures that would be computed wrongly here.
   void refuse_variants() {
     if (find("quantization_config") != nullptr)
@@ -73,7 +76,7 @@ class ConfigReader : private FolderValues {
       const json* value = find(name);
       if (value == nullptr || *value == family_.activation) continue;
       // Gemma's first configurations say gelu here, and mean what hidden_activation says.
-      if (family_.architecture == "gemma3" && std::string_view(name) == "hidden_act") continue;
+      if (is_gemma() && std::string_view(name) == "hidden_act") continue;
       refuse("has " + std::string(name) + " " +
              runnel::in_quotes(value->is_string() ? value->get<std::string>() : value->dump(-1, ' ', true)) +
              ", which is not supported; supported: " + std::string(family_.activation));
@@ -91,11 +94,12 @@ class ConfigReader : private FolderValues {
       const char* name;
       std::initializer_list<std::string_view> model_types;
     };
-    for (const Key& key :
-         {Key{"num_key_value_heads",
-              {"mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma3_text", "glm4", "smollm3"}},
-          Key{"head_dim", {"qwen3", "qwen3_moe", "gemma3_text", "glm4"}},
-          Key{"num_local_experts", {"mixtral"}}, Key{"sliding_window", {"mistral", "gemma3_text"}}}) {
+    for (const Key& key : {Key{"num_key_value_heads",
+                               {"mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3_text",
+                                "glm4", "smollm3"}},
+                           Key{"head_dim", {"qwen3", "qwen3_moe", "gemma2", "gemma3_text", "glm4"}},
+                           Key{"num_local_experts", {"mixtral"}},
+                           Key{"sliding_window", {"mistral", "gemma2", "gemma3_text"}}}) {
       if (std::ranges::find(key.model_types, family_.model_type) != key.model_types.end() &&
           !config().contains(key.name))
         refuse("lacks " + std::string(key.name));
@@ -164,9 +168,9 @@ class ConfigReader : private FolderValues {
     const bool may_have_none = family_.model_type.starts_with("qwen") || family_.model_type == "smollm3";
     if (may_have_none && is_true("use_sliding_window"))
       return refuse("has use_sliding_window true, which is not supported for this architecture");
-    constexpr std::string_view kWithWindow[] = {"mistral", "mixtral", "phi3", "gemma3_text"};
+    constexpr std::string_view kWithWindow[] = {"mistral", "mixtral", "phi3", "gemma2", "gemma3_text"};
     if (std::ranges::find(kWithWindow, family_.model_type) == std::end(kWithWindow)) return;
-    if (family_.architecture != "gemma3") {
+    if (!is_gemma()) {
       if (const auto full = full_layers(); full && !full->empty()) {
         if (!std::ranges::all_of(*full, [&](bool one) { return one == full->front(); }))
           return refuse("has layer_types of both kinds, which is not supported for this architecture");
@@ -176,16 +180,22 @@ class ConfigReader : private FolderValues {
     copy("sliding_window", "attention.sliding_window");
   }
 
-  void read_gemma3() {
+  void read_gemma() {
+    const json usual_scale = 256;  // transformers' default
     const json* scale = find("query_pre_attn_scalar");
     const auto layers = count("num_hidden_layers");
     const auto heads = count("num_attention_heads");
-    constexpr uint64_t kLayersOfLargest = 62;  // see gemma3_spec
+    const uint64_t layers_of_largest = family_.architecture == "gemma2" ? 46 : 62;  // see gemma.cc
     uint64_t wanted = found().head_dim;
-    if (layers == kLayersOfLargest && heads && *heads != 0)
+    if (layers == layers_of_largest && heads && *heads != 0)
       wanted = count("hidden_size").value_or(0) / *heads;
-    if (scale != nullptr && *scale != wanted)
+    if ((scale == nullptr ? usual_scale : *scale) != wanted)
       refuse("has a query_pre_attn_scalar other than " + std::to_string(wanted) + ", which is not supported");
+    for (const char* name : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+      // null means none, and not the default.
+      if (family_.architecture == "gemma2" && config().contains(name) && find(name) == nullptr)
+        put(key_of(name), 0.0);
+    }
     if (const auto full = full_layers()) return read_pattern(*full);
     for (const char* name : {"sliding_window_pattern", "_sliding_window_pattern"})
       if (find(name) != nullptr) return copy(name, "attention.sliding_window_pattern");

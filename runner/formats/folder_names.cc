@@ -12,7 +12,7 @@ namespace {
 struct Name {
   std::string_view folder;
   std::string_view gguf;
-  std::string_view architecture = "";  // the only one with this name; empty: all but gpt2
+  std::string_view architecture = "";  // only those that begin so; empty: all but gpt2
 };
 
 // prefix: begins all names but the head's if the model was saved with its head (AutoModelForCausalLM). Models
@@ -47,10 +47,12 @@ constexpr Name kLayerNames[] = {
     {"self_attn.o_proj", "attn_output"},
     {"self_attn.q_norm", "attn_q_norm"},
     {"self_attn.k_norm", "attn_k_norm"},
-    {"post_attention_layernorm", "post_attention_norm", "gemma3"},
+    {"post_attention_layernorm", "post_attention_norm", "gemma"},
+    {"post_attention_layernorm", "post_attention_norm", "olmo2"},
     {"post_attention_layernorm", "ffn_norm"},
-    {"pre_feedforward_layernorm", "ffn_norm", "gemma3"},
-    {"post_feedforward_layernorm", "post_ffw_norm", "gemma3"},
+    {"pre_feedforward_layernorm", "ffn_norm", "gemma"},
+    {"post_feedforward_layernorm", "post_ffw_norm", "gemma"},
+    {"post_feedforward_layernorm", "post_ffw_norm", "olmo2"},
     {"mlp.gate_proj", "ffn_gate"},
     {"mlp.up_proj", "ffn_up"},
     {"mlp.gate_up_proj", "ffn_up", "phi3"},
@@ -93,7 +95,7 @@ std::optional<std::string_view> look_up(const Name (&names)[kSize], std::string_
                                         std::string_view architecture) {
   for (const Name& one : names) {
     const bool is_for_it =
-        one.architecture.empty() ? architecture != "gpt2" : one.architecture == architecture;
+        one.architecture.empty() ? architecture != "gpt2" : architecture.starts_with(one.architecture);
     if (is_for_it && one.folder == name) return one.gguf;
   }
   return std::nullopt;
@@ -106,7 +108,7 @@ std::optional<std::string_view> look_up_gguf(const Name (&names)[kSize], std::st
   std::optional<std::string_view> found;
   for (const Name& one : names) {
     if (one.gguf != gguf) continue;
-    if (one.architecture == architecture) return one.folder;
+    if (!one.architecture.empty() && architecture.starts_with(one.architecture)) return one.folder;
     if (!found && one.architecture.empty() && architecture != "gpt2") found = one.folder;
   }
   return found;
@@ -165,7 +167,7 @@ std::optional<std::string> folder_layer_name_of(std::string_view gguf, std::stri
 }
 
 Arrangement::Kind kind_of(std::string_view gguf, std::string_view type, std::string_view architecture) {
-  if (architecture == "gemma3" && gguf.ends_with("norm")) return Arrangement::kLessOne;
+  if (architecture.starts_with("gemma") && gguf.ends_with("norm")) return Arrangement::kLessOne;
   const bool has_neighbours =
       architecture == "llama" || architecture == "granite" || architecture == "smollm3";
   if (has_neighbours && (gguf == "attn_q" || gguf == "attn_k")) return Arrangement::kHalvedHeads;

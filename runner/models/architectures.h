@@ -21,6 +21,7 @@ struct Architecture {
   std::string_view epsilon_key = "attention.layer_norm_rms_epsilon";
   // Variants that are refused for architectures without them.
   bool has_experts = false;
+  bool has_softcaps = false;
   // What rope.scaling.type may say besides "none" and "linear"; empty: nothing.
   std::string_view rope_scaling = "yarn";
 };

@@ -31,6 +31,7 @@ constexpr double kMaxRopeFactor = 1e6;
 // Refuses variants that other programs support and this one would compute wrongly.
 Result<void> refuse_variants(const HyperParameters& parameters, const Architecture& architecture) {
   for (const char* name : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    if (architecture.has_softcaps) break;
     const Result<double> cap = parameters.number(name, -1e9, 1e9, 0.0);
     if (!cap) return cap.error();
     if (*cap != 0.0) return parameters.error("has " + parameters.key(name) + ", which is not supported");

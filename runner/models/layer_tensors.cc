@@ -25,8 +25,8 @@ AttentionShape LayerTensors::attention() const {
           1.0f / std::sqrt(static_cast<float>(config_.head_dim)), layer_window(config_, index_)};
 }
 
-QkvSpec LayerTensors::qkv() {
-  return {.norm = norm("attn_norm"),
+QkvSpec LayerTensors::qkv(const NormSpec& norm) {
+  return {.norm = norm,
           .weight = loader_.matrix(
               {matrix("attn_q", query_rows()), matrix("attn_k", kv_rows()), matrix("attn_v", kv_rows())},
               config_.hidden_size),
@@ -45,16 +45,22 @@ void LayerTensors::add_head_norms(QkvSpec& qkv) {
   qkv.key_norm = norm("attn_k_norm", config_.head_dim);
 }
 
+void LayerTensors::add_norms_of_all_heads(QkvSpec& qkv) {
+  qkv.query_norm = norm("attn_q_norm", query_rows());
+  qkv.key_norm = norm("attn_k_norm", kv_rows());
+  qkv.norms_heads_together = true;
+}
+
 ProjectSpec LayerTensors::attention_output() {
   return {.input = ProjectInput::kAttended,
           .weight = loader_.matrix({matrix("attn_output", config_.hidden_size)}, query_rows()),
           .bias = {}};
 }
 
-FfnSpec LayerTensors::ffn() {
-  if (config_.num_experts != 0) return ffn_of_experts();
+FfnSpec LayerTensors::ffn(const NormSpec& norm) {
+  if (config_.num_experts != 0) return ffn_of_experts(norm);
   return {
-      .norm = norm("ffn_norm"),
+      .norm = norm,
       .width = config_.ffn_size,
       .gate_up = loader_.matrix({matrix("ffn_gate", config_.ffn_size), matrix("ffn_up", config_.ffn_size)},
                                 config_.hidden_size)};
@@ -71,9 +77,9 @@ FfnSpec LayerTensors::fused_ffn() {
           .gate_up = loader_.matrix({gate, up}, config_.hidden_size)};
 }
 
-FfnSpec LayerTensors::ffn_of_experts() {
+FfnSpec LayerTensors::ffn_of_experts(const NormSpec& norm) {
   const uint32_t width = config_.expert_ffn_size;
-  return {.norm = norm("ffn_norm"),
+  return {.norm = norm,
           .width = width,
           .gate_up = loader_.experts({matrix("ffn_gate_exps", width), matrix("ffn_up_exps", width)},
                                      config_.hidden_size, config_.num_experts),

@@ -22,14 +22,18 @@ class LayerTensors {
 
   // Parts of the layer, for architectures in which other parts differ.
   AttentionShape attention() const;
-  QkvSpec qkv();
+  QkvSpec qkv() { return qkv(norm("attn_norm")); }
+  QkvSpec qkv(const NormSpec& norm);
   // The biases attn_q, attn_k and attn_v.
   WeightHandle qkv_bias();
   // Adds the norms of each head, attn_q_norm and attn_k_norm.
   void add_head_norms(QkvSpec& qkv);
+  // Adds norms of the same names, of all heads together.
+  void add_norms_of_all_heads(QkvSpec& qkv);
   ProjectSpec attention_output();
   // With experts if the model has them.
-  FfnSpec ffn();
+  FfnSpec ffn() { return ffn(norm("ffn_norm")); }
+  FfnSpec ffn(const NormSpec& norm);
   // The tensor ffn_up has the rows of the gate, then those of the other factor.
   FfnSpec fused_ffn();
   // experts: those of the feed-forward part.
@@ -50,7 +54,7 @@ class LayerTensors {
 
  private:
   std::string name_of(const std::string& name, const char* kind) const { return prefix_ + name + "." + kind; }
-  FfnSpec ffn_of_experts();
+  FfnSpec ffn_of_experts(const NormSpec& norm);
   NormSpec norm(const std::string& name, uint64_t size) {
     return {.gain = loader_.vector(name_of(name, "weight"), size), .epsilon = config_.norm_epsilon};
   }

@@ -46,9 +46,11 @@ struct ModelConfig {
   uint32_t num_used_experts;  // experts that each token uses
   uint32_t expert_ffn_size;   // width of the feed-forward layer of one expert
   double embedding_scale;
-  double residual_scale;   // of what attention and feed-forward add to the residual stream
-  double attention_scale;  // of q . k
-  double logit_divisor;    // logits are divided by it
+  double residual_scale;     // of what attention and feed-forward add to the residual stream
+  double attention_scale;    // of q . k
+  double logit_divisor;      // logits are divided by it
+  double attention_softcap;  // of scores
+  double logit_softcap;
 };
 
 class Model {

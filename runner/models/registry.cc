@@ -5,12 +5,13 @@
 
 #include "runner/models/architectures.h"
 #include "runner/models/decoder.h"
-#include "runner/models/gemma3.h"
+#include "runner/models/gemma.h"
 #include "runner/models/glm4.h"
 #include "runner/models/gpt2.h"
 #include "runner/models/granite.h"
 #include "runner/models/kv_groups.h"
 #include "runner/models/llama.h"
+#include "runner/models/olmo2.h"
 #include "runner/models/phi3.h"
 #include "runner/models/qwen2.h"
 #include "runner/models/qwen3.h"
@@ -29,11 +30,13 @@ constexpr Architecture kArchitectures[] = {
      .spec = gpt2_spec,
      .epsilon_key = "attention.layer_norm_epsilon",
      .rope_scaling = ""},
+    {.name = "gemma2", .read = read_gemma2, .spec = gemma2_spec, .has_softcaps = true},
     {.name = "gemma3", .read = read_gemma3, .spec = gemma3_spec, .rope_scaling = ""},
     {.name = "phi3", .read = read_phi3, .spec = phi3_spec, .rope_scaling = "longrope"},
     {.name = "glm4", .read = read_glm4, .spec = glm4_spec},
     {.name = "granite", .read = read_granite, .spec = granite_spec},
     {.name = "smollm3", .read = nullptr, .spec = smollm3_spec},
+    {.name = "olmo2", .read = read_olmo2, .spec = olmo2_spec},
     {.name = "qwen3moe", .read = read_qwen3moe, .spec = qwen3_spec, .has_experts = true},
 };
 
@@ -44,10 +47,8 @@ struct Unsupported {
 };
 constexpr std::string_view kGptOssNeeds = "attention sinks, a clamped gate and biases of experts";
 constexpr Unsupported kUnsupported[] = {
-    {"gemma2", "soft-capping of attention and of logits"},
     {"gpt-oss", kGptOssNeeds},
     {"gpt_oss", kGptOssNeeds},
-    {"olmo2", "layers without norms before products, and norms of all heads together"},
 };
 
 }  // namespace

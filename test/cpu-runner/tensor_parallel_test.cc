@@ -153,7 +153,8 @@ TEST_CASE("tensor parallel: requests in company have the same tokens with any nu
   const TemporaryFile experts(wide_qwen3moe().bytes());
   for (const std::string& path :
        {golden_model_path("llama3-q8_0.gguf"), golden_model_path("gemma3-q8_0.gguf"), experts.path(),
-        golden_model_path("gpt2-q8_0.gguf")}) {
+        golden_model_path("gpt2-q8_0.gguf"), golden_model_path("olmo2-q8_0.gguf"),
+        golden_model_path("gemma2-q8_0.gguf")}) {
     CAPTURE(path);
     const EngineFlags flags = flags_for(path);
     const auto expected = with_ranks(flags, 1, answers_of);
@@ -183,6 +184,9 @@ TEST_CASE("tensor parallel: what ranks exchange is what docs/performance.md says
   // In each layer hidden twice, attention and the feed-forward part; the embedding, if it is this rank's.
   const uint64_t of_layer = (2 * model.hidden + model.hidden + model.ffn) / 2;
   CHECK(with_ranks(flags_for(file.path()), 2, given) == model.num_layers * of_layer + model.hidden);
+  // Norms of all heads together take queries and keys too: here 2 layers of 4 heads and 2 KV heads of 16.
+  const uint64_t of_olmo2_layer = (2 * 64 + 64 + 96 + 64 + 32) / 2;
+  CHECK(with_ranks(flags_for(golden_model_path("olmo2-f32.gguf")), 2, given) == 2 * of_olmo2_layer + 64);
 }
 
 TEST_CASE("tensor parallel: blocks that one rank has kept are adopted by two, and by one again") {

@@ -92,6 +92,11 @@ MODELS = {
     "granite": (hf.GraniteConfig(**COMMON, embedding_multiplier=12.0, residual_multiplier=0.22,
                                  attention_multiplier=0.15, logits_scaling=3.0, tie_word_embeddings=False),
                 hf.GraniteForCausalLM, "granite", torch.bfloat16, {"": 40}),
+    "olmo2": (hf.Olmo2Config(**COMMON, tie_word_embeddings=False), hf.Olmo2ForCausalLM, "olmo2", torch.bfloat16, {"": 40}),
+    # Every second layer sees everything; the caps are near what they cap.
+    "gemma2": (hf.Gemma2Config(**{**COMMON, "num_hidden_layers": 7, "intermediate_size": 64}, head_dim=32,
+                               sliding_window=20, query_pre_attn_scalar=32, attn_logit_softcapping=2.0,
+                               final_logit_softcapping=4.0), hf.Gemma2ForCausalLM, "gemma2", torch.bfloat16, {"": 40}),
 }
 # As llama.cpp's converter does for these, rows of queries and keys are permuted.
 HAS_NEIGHBOURS = ("llama", "granite", "smollm3")
@@ -145,7 +150,7 @@ def gguf_tensors(model, architecture):
         weight = parameter.float().numpy()
         if architecture == "gpt2" and re.search(r"(c_attn|c_proj|c_fc)\.weight$", name):
             weight = weight.T  # transformers keeps them as (inputs, outputs)
-        if architecture == "gemma3" and name.endswith("norm.weight"):
+        if architecture.startswith("gemma") and name.endswith("norm.weight"):
             weight = weight + 1
         if architecture in HAS_NEIGHBOURS and ".q_proj." in name:
             weight = permuted(weight, config.num_attention_heads)
@@ -189,7 +194,7 @@ def write_metadata(out, name, config, architecture):
         out.add_head_count_kv(config.num_key_value_heads)
         out.add_layer_norm_rms_eps(config.rms_norm_eps)
         out.add_rope_freq_base(rope["rope_theta"])
-        if architecture in ("qwen3", "qwen3moe", "gemma3", "glm4"):
+        if architecture in ("qwen3", "qwen3moe", "gemma2", "gemma3", "glm4"):
             out.add_key_length(config.head_dim)
             out.add_value_length(config.head_dim)
         if architecture in ("llama", "phi3", "glm4"):
@@ -212,6 +217,9 @@ def write_metadata(out, name, config, architecture):
         out.add_residual_scale(config.residual_multiplier)
         out.add_attention_scale(config.attention_multiplier)
         out.add_logit_scale(config.logits_scaling)
+    if architecture == "gemma2":
+        out.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        out.add_final_logit_softcapping(config.final_logit_softcapping)
     if getattr(config, "num_experts", 0):
         out.add_expert_count(config.num_experts)
         out.add_expert_used_count(config.num_experts_per_tok)

@@ -104,7 +104,7 @@ test('windows, scaled positions, experts and norms are printed', async () => {
   assert.equal(await told(gemma), [
     'positions     rotary, theta 10000, scaled by linear 8',
     'window        1024 tokens in all layers except every 6th, theta 1000 there',
-    'norms         root mean square, also of each head, also of outputs',
+    'norms         root mean square, also of queries and keys, also of outputs',
   ]);
   const longrope = { type: 'longrope', original_context_length: 4096, magnitude: 1.19 };
   const moe = {

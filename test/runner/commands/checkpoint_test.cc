@@ -144,6 +144,22 @@ TEST_CASE("GPT-2 checkpoints: values derived from a step are exact") {
   }
 }
 
+TEST_CASE("checkpoints: scores that the model caps are those that it attends with") {
+  const Checkpoints found = checkpoints_of(golden_model_path("gemma2-f32.gguf"), cpu_backend(), {15, 213, 7});
+  // Of the first head and the last row: the weights of its scores, and of the values that they belong to.
+  const CheckpointTensor& masked = found.tensors.at("masked");
+  const CheckpointTensor& values = found.tensors.at("v");
+  const uint64_t num_rows = masked.shape[1];
+  double sum = 0.0, attended = 0.0;
+  for (uint64_t i = 0; i < num_rows; ++i) {
+    const double weight = std::exp(double{masked.values[(num_rows - 1) * num_rows + i]});
+    sum += weight;
+    attended += weight * double{values.values[i * values.shape[1] * values.shape[2]]};
+  }
+  const CheckpointTensor& computed = found.tensors.at("attended");
+  CHECK(std::abs(attended / sum - double{computed.values[(num_rows - 1) * computed.shape[1]]}) < 1e-5);
+}
+
 TEST_CASE("GPT-2 checkpoints: a hundred runs have the same bits") {
   const std::string model = golden_model_path("gpt2-f32.gguf");
   const Checkpoints first = checkpoints_of_file(model);

@@ -86,7 +86,7 @@ void each_place(const json& value, const json::json_pointer& place,
 
 TEST_CASE("folders: hostile values of every key of every architecture are refused, or change nothing") {
   for (const char* model : {"llama3", "mistral", "qwen2", "qwen3", "gpt2", "gemma3", "phi3", "qwen3moe",
-                            "yarn", "glm4", "smollm3", "mixtral", "granite"}) {
+                            "yarn", "glm4", "smollm3", "mixtral", "granite", "olmo2", "gemma2"}) {
     CAPTURE(model);
     const json config = golden_config(model);
     const ModelFolder folder;
@@ -124,6 +124,7 @@ TEST_CASE("folders: an invalid, negative or huge count is refused by name") {
         Key{"qwen3", "/head_dim", "qwen3.attention.key_length"},
         Key{"mistral", "/sliding_window", "llama.attention.sliding_window"},
         Key{"gemma3", "/sliding_window", "gemma3.attention.sliding_window"},
+        Key{"gemma2", "/sliding_window", "gemma2.attention.sliding_window"},
         Key{"qwen3moe", "/num_local_experts", "qwen3moe.expert_count"},
         Key{"qwen3moe", "/num_experts_per_tok", "qwen3moe.expert_used_count"},
         Key{"qwen3moe", "/moe_intermediate_size", "qwen3moe.expert_feed_forward_length"},
@@ -207,24 +208,29 @@ TEST_CASE("folders: a tensor is named as the folder names it, with its shape as 
     const char* tensor;
     const char* shape;
   };
-  for (const Case& one :
-       {Case{"llama3", "model.layers.0.self_attn.o_proj.weight", "(64, 64)"},
-        Case{"llama3", "model.layers.1.mlp.down_proj.weight", "(64, 96)"},
-        Case{"qwen2", "model.layers.0.self_attn.k_proj.bias", "(32)"},
-        Case{"qwen3", "model.layers.0.self_attn.q_norm.weight", "(32)"},
-        Case{"gpt2", "transformer.h.0.mlp.c_fc.weight", "(64, 256)"},
-        Case{"gpt2", "transformer.wpe.weight", "(512, 64)"},
-        Case{"gemma3", "model.layers.6.post_attention_layernorm.weight", "(64)"},
-        Case{"gemma3", "model.layers.0.pre_feedforward_layernorm.weight", "(64)"},
-        Case{"phi3", "model.layers.1.mlp.gate_up_proj.weight", "(192, 64)"},
-        Case{"qwen3moe", "model.layers.1.mlp.experts.5.down_proj.weight", "(64, 32)"},
-        Case{"qwen3moe", "model.layers.0.mlp.gate.weight", "(6, 64)"},
-        Case{"mixtral", "model.layers.1.block_sparse_moe.experts.4.w2.weight", "(64, 96)"},
-        Case{"mixtral", "model.layers.0.block_sparse_moe.gate.weight", "(5, 64)"},
-        Case{"glm4", "model.layers.1.mlp.gate_up_proj.weight", "(192, 64)"},
-        Case{"glm4", "model.layers.0.post_self_attn_layernorm.weight", "(64)"},
-        Case{"glm4", "model.layers.0.post_mlp_layernorm.weight", "(64)"},
-        Case{"mistral", "model.norm.weight", "(64)"}, Case{"qwen2", "model.embed_tokens.weight", nullptr}}) {
+  for (const Case& one : {Case{"llama3", "model.layers.0.self_attn.o_proj.weight", "(64, 64)"},
+                          Case{"llama3", "model.layers.1.mlp.down_proj.weight", "(64, 96)"},
+                          Case{"qwen2", "model.layers.0.self_attn.k_proj.bias", "(32)"},
+                          Case{"qwen3", "model.layers.0.self_attn.q_norm.weight", "(32)"},
+                          Case{"gpt2", "transformer.h.0.mlp.c_fc.weight", "(64, 256)"},
+                          Case{"gpt2", "transformer.wpe.weight", "(512, 64)"},
+                          Case{"gemma3", "model.layers.6.post_attention_layernorm.weight", "(64)"},
+                          Case{"gemma3", "model.layers.0.pre_feedforward_layernorm.weight", "(64)"},
+                          Case{"phi3", "model.layers.1.mlp.gate_up_proj.weight", "(192, 64)"},
+                          Case{"qwen3moe", "model.layers.1.mlp.experts.5.down_proj.weight", "(64, 32)"},
+                          Case{"qwen3moe", "model.layers.0.mlp.gate.weight", "(6, 64)"},
+                          Case{"mixtral", "model.layers.1.block_sparse_moe.experts.4.w2.weight", "(64, 96)"},
+                          Case{"mixtral", "model.layers.0.block_sparse_moe.gate.weight", "(5, 64)"},
+                          Case{"gemma2", "model.layers.2.post_feedforward_layernorm.weight", "(64)"},
+                          Case{"olmo2", "model.layers.0.self_attn.q_norm.weight", "(64)"},
+                          Case{"olmo2", "model.layers.1.self_attn.k_norm.weight", "(32)"},
+                          Case{"olmo2", "model.layers.0.post_attention_layernorm.weight", "(64)"},
+                          Case{"olmo2", "model.layers.1.post_feedforward_layernorm.weight", "(64)"},
+                          Case{"glm4", "model.layers.1.mlp.gate_up_proj.weight", "(192, 64)"},
+                          Case{"glm4", "model.layers.0.post_self_attn_layernorm.weight", "(64)"},
+                          Case{"glm4", "model.layers.0.post_mlp_layernorm.weight", "(64)"},
+                          Case{"mistral", "model.norm.weight", "(64)"},
+                          Case{"qwen2", "model.embed_tokens.weight", nullptr}}) {
     CAPTURE(one.model);
     CAPTURE(one.tensor);
     const ModelFolder folder;

@@ -148,6 +148,8 @@ TEST_CASE("folders: configurations that would compute differently from transform
         begin + "lacks sliding_window.");
   CHECK(of("gemma3", "query_pre_attn_scalar", 64) ==
         begin + "has a query_pre_attn_scalar other than 32, which is not supported.");
+  CHECK(refusal_of("gemma2", [](json& config) { config.erase("query_pre_attn_scalar"); }) ==
+        begin + "has a query_pre_attn_scalar other than 32, which is not supported.");
   CHECK(of("gemma3", "final_logit_softcapping", 30) ==
         "FOLDER has gemma3.final_logit_softcapping, which is not supported.");
   CHECK(of("gemma3", "use_bidirectional_attention", true) ==

@@ -120,6 +120,16 @@ TEST_CASE("hyper-parameters that one architecture has are checked as all are") {
         "has glm4.rope.dimension_sections, as models of images have; they are not supported.");
   CHECK(outcome_of("gemma3", [](GgufWriter& w) { w.u32("gemma3.attention.sliding_window_pattern", 0); }) ==
         "has gemma3.attention.sliding_window_pattern 0; it must be from 1 to 1024.");
+  const auto capped = [](const char* name, float cap) {
+    return outcome_of("gemma2", [&](GgufWriter& w) { w.f32(std::string("gemma2.") + name, cap); });
+  };
+  for (const std::string name : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    CHECK(capped(name.c_str(), 0.0f) == "accepted");
+    for (const float cap : {-1.0f, 1e-4f, 1e10f, std::nanf("")})
+      CHECK(capped(name.c_str(), cap).starts_with("has gemma2." + name + " "));
+  }
+  CHECK(outcome_of("olmo2", [](GgufWriter& w) { w.u32("olmo2.attention.sliding_window", 4096); }) ==
+        "has olmo2.attention.sliding_window, as OLMo 3 has; it is not supported for this architecture.");
   CHECK(outcome_of("gemma3", [](GgufWriter& w) {
           w.f32("gemma3.rope.freq_base_swa", 0.5f);
         }).starts_with("has gemma3.rope.freq_base_swa 0.5"));
