@@ -108,7 +108,8 @@ bool Engine::make_late(uint32_t request_id) {
   if (found == sequences_.end()) return false;
   Sequence& sequence = found->second;
   const bool draws = sequence.num_cached_tokens + sequence.num_scheduled_tokens >= sequence.num_tokens();
-  if (!sequence.mask || sequence.num_scheduled_tokens == 0 || !draws) return false;
+  if (!sequence.mask || !sequence.next_masks.empty() || sequence.num_scheduled_tokens == 0 || !draws)
+    return false;
   sequence.mask_is_late = true;
   return true;
 }
@@ -128,8 +129,10 @@ Plan Engine::schedule() {
 StepOutput Engine::compute(const Plan& plan, const DuringStep& during_step) {
   CHECK(step_began_at_);
   const auto [wanted, states] = build_batch(plan);
-  const std::vector<Sequence*> masked = masked_sequences(wanted);
-  for (Sequence* sequence : masked) masks_.start(*sequence);
+  const std::vector<Sequence*> masked = sequences_without_masks(wanted);
+  const bool may_guess = scheduler_.may_have_drafts_after(plan);
+  for (Sequence* sequence : masked)
+    masks_.start(*sequence, may_guess ? sequence->speculation.max_guesses() : 0);
   if (batch_.num_rows() > 0) {
     model_.forward(batch_, [&](Batch& batch) {
       during_step();
@@ -224,10 +227,11 @@ Engine::WantedRows Engine::build_batch(const Plan& plan) {
   return wanted;
 }
 
-std::vector<Sequence*> Engine::masked_sequences(std::span<const WantedRow> wanted) {
+std::vector<Sequence*> Engine::sequences_without_masks(std::span<const WantedRow> wanted) {
   std::vector<Sequence*> sequences;
   for (const WantedRow& row : wanted)
-    if (row.draws() && row.sequence->mask) sequences.push_back(row.sequence);
+    if (row.draws() && row.sequence->mask && row.sequence->next_masks.empty())
+      sequences.push_back(row.sequence);
   return sequences;
 }
 
@@ -243,8 +247,10 @@ namespace {
 Draw draw_of(const Sequence& sequence, uint32_t num_tokens) {
   std::span<const uint32_t> masked_ids;
   if (num_tokens - sequence.num_prompt_tokens < sequence.min_tokens) masked_ids = sequence.stop_ids;
+  std::span<const uint32_t> allowed_bits;
+  if (sequence.mask) allowed_bits = sequence.next_masks.allowed_bits.at(num_tokens - sequence.num_tokens());
   return {std::span(sequence.token_ids).first(num_tokens), sequence.num_prompt_tokens, sequence.sampling,
-          masked_ids, sequence.allowed_bits};
+          masked_ids, allowed_bits};
 }
 
 // Whether an earlier row of the step has ended the request.
@@ -364,7 +370,11 @@ NewToken Engine::append_token(Sequence& sequence, uint32_t token_id) {
     sequence.drop_drafts();
     sequence.token_ids.push_back(token_id);
   }
-  sequence.speculation.drew(token.was_draft);
+  const bool has_guess = !sequence.next_masks.guessed_ids.empty();
+  const bool was_guessed = sequence.next_masks.drew(token_id);
+  sequence.speculation.drew(token.was_draft || was_guessed);
+  // The masks after it were filled for nothing.
+  if (has_guess && !was_guessed && sequence.speculation.max_guesses() > 0) sequence.speculation.pay(1);
   token.finish_reason = finish_reason(sequence, token_id);
   if (token.finish_reason != FinishReason::kNone) sequence.drop_drafts();
   return token;

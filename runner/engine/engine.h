@@ -185,8 +185,8 @@ class Engine {
 
   std::optional<RequestError> refusal_of(const Sequence& sequence) const;
   WantedRows build_batch(const Plan& plan);
-  // The sequences that draw with a mask. Each has one such row, since it has no drafts.
-  static std::vector<Sequence*> masked_sequences(std::span<const WantedRow> wanted);
+  // The sequences that draw with a mask that is not known yet. Each has one such row, since it has no drafts.
+  static std::vector<Sequence*> sequences_without_masks(std::span<const WantedRow> wanted);
   void resume(Sequence& sequence);
   // Removes the sequence from everything but sequences_.
   void finish(Sequence& sequence);

@@ -12,6 +12,18 @@ namespace {
 // mixed_prefill_tokens applies to this many next tokens.
 constexpr uint32_t kFewStreams = 8;
 
+// Returns how many drafts it appended. Those of a sequence with a mask are guesses after which the masks are
+// known.
+uint32_t append_drafts(Sequence& sequence, uint32_t max_drafts) {
+  if (!sequence.mask) return sequence.speculation.append_drafts(sequence.token_ids, max_drafts);
+  const std::vector<uint32_t>& guesses = sequence.next_masks.guessed_ids;
+  const uint32_t num_drafts =
+      std::min({max_drafts, static_cast<uint32_t>(guesses.size()), sequence.speculation.max_guesses()});
+  sequence.speculation.pay(num_drafts);
+  sequence.token_ids.insert(sequence.token_ids.end(), guesses.begin(), guesses.begin() + num_drafts);
+  return num_drafts;
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerConfig& config)
@@ -131,13 +143,12 @@ void Scheduler::add_drafts(Plan& plan) {
   uint32_t num_left = num_draft_rows(plan.num_decoding);
   for (uint32_t i = 0; i < num_sequences; ++i) {
     Sequence& sequence = *plan.sequences[i];
-    if (sequence.mask) continue;  // a mask after a draft is known only when the draft has been drawn
     // A sequence that uses less than its share leaves the rest to those after it. The last token is drawn and
     // needs no row.
     const uint32_t share = num_left / (num_sequences - i);
     const uint32_t num_useful = sequence.max_tokens - sequence.num_generated() - 1;
     const uint32_t max_drafts = std::min({share, num_useful, blocks_.num_draft_places(sequence)});
-    sequence.num_drafts = sequence.speculation.append_drafts(sequence.token_ids, max_drafts);
+    sequence.num_drafts = append_drafts(sequence, max_drafts);
     blocks_.append_drafts(sequence);
     sequence.num_scheduled_tokens += sequence.num_drafts;
     num_left -= sequence.num_drafts;

@@ -19,10 +19,11 @@
 // running sequence does.
 //
 // With speculation, a step of few next tokens also computes drafts, which are guesses of the tokens after
-// these (runner/engine/speculation.h). They fill rows that cost little, since the weights are read once for
-// kDraftRows rows. A single sequence gets all of these rows; several get at most as many drafts as there are
-// next tokens, so that no sequence waits for more than twice the rows. Drafts never displace anything: there
-// are none while a sequence waits or a prompt is computed, and none without a free block.
+// these (runner/engine/speculation.h, and NextMasks of runner/sampling/mask_job.h). They fill rows that
+// cost little, since the weights are read once for kDraftRows rows. A single sequence gets all of these
+// rows; several get at most as many drafts as there are next tokens, so that no sequence waits for more
+// than twice the rows. Drafts never displace anything: there are none while a sequence waits or a prompt
+// is computed, and none without a free block.
 //
 // With resumed sequences, more than max_num_seqs may be running. They then take turns, first those that had
 // no row in the last step: of n running ones each computes in one of any ceil(n / max_num_seqs) steps that
@@ -112,6 +113,10 @@ class Scheduler {
   // Whether schedule() has something to plan.
   bool has_work() const { return !waiting_.empty() || !running_.empty(); }
   Plan schedule();
+  // Whether the next step, with next tokens of this step's sequences, may have drafts.
+  bool may_have_drafts_after(const Plan& plan) const {
+    return config_.speculation && num_draft_rows(static_cast<uint32_t>(plan.sequences.size())) > 0;
+  }
   // Call it when the scheduled tokens of the sequence have been computed; wrong drafts must have been
   // dropped.
   void advance(Sequence& sequence);

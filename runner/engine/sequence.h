@@ -83,9 +83,9 @@ struct Sequence {
   BlockChain chain;  // of the blocks that the cached tokens fill
   Speculation speculation;
   std::shared_ptr<MaskJob> mask_job;  // null before the first draw with a mask
-  bool has_mask_job = false;          // mask_job is of the next draw, and was started
-  // What take_mask found for the draw of this step. Empty: there is no mask, or no failure.
-  std::vector<uint32_t> allowed_bits;
+  bool has_mask_job = false;          // mask_job is of the next draw, was started and not taken
+  // What take_masks found. Empty: there is no mask or none is known, or no failure.
+  NextMasks next_masks;
   std::string mask_failure;
   bool mask_is_late = false;  // it is in no step until its mask is there
   bool is_held = false;       // by pause()

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <exception>
 #include <new>
@@ -20,6 +21,8 @@ namespace {
 
 // Limit of a message of XGrammar.
 constexpr size_t kMaxReasonBytes = 500;
+// Limit of the allowed ids from which one is guessed. More leave the text open.
+constexpr size_t kMaxGuessedFrom = 64;
 // Limit of the frames of XGrammar's recursions. A DeepThread has room for tens of kilobytes for each.
 constexpr int kMaxRecursionDepth = 4000;
 
@@ -35,6 +38,15 @@ std::string printable(std::string_view reason) {
   if (reason.size() > kMaxReasonBytes) text += " ...";
   while (!text.empty() && (text.back() == '?' || text.back() == ' ')) text.pop_back();
   return text;
+}
+
+// The first ids of a set, at most max_ids.
+std::vector<uint32_t> first_ids(std::span<const uint32_t> bits, size_t max_ids) {
+  std::vector<uint32_t> ids;
+  for (uint32_t i = 0; i < bits.size() && ids.size() < max_ids; ++i)
+    for (uint32_t word = bits[i]; word != 0 && ids.size() < max_ids; word &= word - 1)
+      ids.push_back(32 * i + static_cast<uint32_t>(std::countr_zero(word)));
+  return ids;
 }
 
 // Calls fn, which calls XGrammar, within the budget. The message of an error begins with `what`.
@@ -96,22 +108,41 @@ class GrammarMask final : public TokenMask {
     if (filled.ok()) filled = write(allowed_bits);
     ++num_masks_;
     spent_ += thread_time() - began;
-    if (budget_.was_time() || (spent_ > limits_.request && spent_ / num_masks_ > kQuickMask))
+    if (budget_->was_time() || (spent_ > limits_.request && spent_ / num_masks_ > kQuickMask))
       grammar_->refuse();
+    if (!filled.ok()) begin_anew();
     if (!filled.ok() || spent_ <= limits_.request) return filled;
     return refusal("The masks of this request take more than the limit of " +
                    std::to_string(limits_.request.count()) +
                    " ms of processor time. Ask for something simpler, or for fewer tokens.");
   }
 
+  // The longest of the allowed spellings with which all others agree: they begin it, or go on after it.
+  std::optional<uint32_t> guess(std::span<const uint32_t> allowed_bits) const override {
+    if (!may_guess_) return std::nullopt;
+    const std::vector<std::string>& spellings = grammar_->compiled().GetTokenizerInfo().GetDecodedVocab();
+    const std::vector<uint32_t> ids = first_ids(allowed_bits, kMaxGuessedFrom + 1);
+    if (ids.size() > kMaxGuessedFrom) return std::nullopt;
+    const auto agree = [&](uint32_t a, uint32_t b) {
+      return spellings[a].starts_with(spellings[b]) || spellings[b].starts_with(spellings[a]);
+    };
+    std::optional<uint32_t> longest;
+    for (const uint32_t id : ids) {
+      // Where the text may end, nothing is guessed.
+      if (id >= spellings.size() || std::ranges::count(stop_ids_, id) > 0) return std::nullopt;
+      if (longest && spellings[id].size() <= spellings[*longest].size()) continue;
+      if (std::ranges::all_of(ids, [&](uint32_t other) { return agree(id, other); })) longest = id;
+    }
+    return longest;
+  }
+
  private:
   template <typename Fn>
   auto within_limits(const Fn& fn) {
-    return within(budget_, limits_.one, kMaxMatcherBytes, "Following the grammar", fn);
+    return within(*budget_, limits_.one, kMaxMatcherBytes, "Following the grammar", fn);
   }
 
   Result<void> follow(std::span<const uint32_t> generated_ids) {
-    CHECK(num_accepted_ <= generated_ids.size());
     if (!matcher_) {
       auto matcher = within_limits([&] {
         return xgrammar::GrammarMatcher(grammar_->compiled(),
@@ -120,17 +151,36 @@ class GrammarMask final : public TokenMask {
       if (!matcher.ok()) return matcher.error();
       matcher_ = *std::move(matcher);
     }
+    // Ids that were guessed and not drawn.
+    const auto end = std::ranges::mismatch(accepted_ids_, generated_ids).in1;
+    if (const int num_wrong = static_cast<int>(accepted_ids_.end() - end); num_wrong > 0) {
+      const Result<bool> left = within_limits([&] {
+        matcher_->Rollback(num_wrong);
+        return true;
+      });
+      if (!left.ok()) return left.error();
+      accepted_ids_.erase(end, accepted_ids_.end());
+    }
     // A continued answer may have many new ids at once.
-    for (; num_accepted_ < generated_ids.size(); ++num_accepted_) {
-      const uint32_t id = generated_ids[num_accepted_];
+    for (const uint32_t id : generated_ids.subspan(accepted_ids_.size())) {
       const Result<bool> accepted =
           within_limits([&] { return matcher_->AcceptToken(static_cast<int32_t>(id)); });
       if (!accepted.ok()) return accepted.error();
-      if (*accepted) continue;
-      return refusal("Token " + std::to_string(num_accepted_) + " of the answer, id " + std::to_string(id) +
-                     ", is not what the grammar allows there.");
+      if (!*accepted) {
+        return refusal("Token " + std::to_string(accepted_ids_.size()) + " of the answer, id " +
+                       std::to_string(id) + ", is not what the grammar allows there.");
+      }
+      accepted_ids_.push_back(id);
     }
     return {};
+  }
+
+  // After a failure. Since it may have come from a guess, nothing is guessed any more.
+  void begin_anew() {
+    may_guess_ = false;
+    matcher_.reset();
+    budget_.emplace(kMaxMatcherBytes);
+    accepted_ids_.clear();
   }
 
   Result<void> write(std::span<uint32_t> allowed_bits) {
@@ -158,9 +208,10 @@ class GrammarMask final : public TokenMask {
   std::shared_ptr<const XGrammarGrammar> grammar_;
   std::vector<uint32_t> stop_ids_;
   MaskLimits limits_;
-  AllocationBudget budget_{kMaxMatcherBytes};
+  std::optional<AllocationBudget> budget_{kMaxMatcherBytes};
   std::optional<xgrammar::GrammarMatcher> matcher_;  // from the first mask on
-  size_t num_accepted_ = 0;                          // ids that the matcher has taken
+  std::vector<uint32_t> accepted_ids_;               // that the matcher has taken
+  bool may_guess_ = true;
   uint32_t num_masks_ = 0;
   std::chrono::nanoseconds spent_{};
 };

@@ -15,7 +15,7 @@ class MaskFiller {
  public:
   virtual ~MaskFiller() = default;
 
-  // Begins to fill allowed_bits from mask and generated_ids. The job must not be under way.
+  // Begins fill_masks() for the job, which must not be under way.
   virtual void start(const std::shared_ptr<MaskJob>& job) = 0;
   // Nobody needs the job any more. It is not begun if it has not been.
   virtual void drop(const std::shared_ptr<MaskJob>& job) = 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "runner/check.h"
-#include "runner/sampling/id_bits.h"
 #include "runner/system/thread_time.h"
 
 namespace runnel {
@@ -110,9 +109,8 @@ void MaskThreads::work() {
 }
 
 void MaskThreads::fill(MaskJob& job) const {
-  job.allowed_bits.resize(num_id_words(vocab_size_));
   const std::chrono::nanoseconds began = thread_time();
-  job.filled = job.mask->fill(job.generated_ids, job.allowed_bits);
+  fill_masks(job, vocab_size_);
   job.took = thread_time() - began;
 }
 

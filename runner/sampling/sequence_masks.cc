@@ -15,7 +15,7 @@ void SequenceMasks::forbid_late() {
   filler_->on_done(nullptr);
 }
 
-void SequenceMasks::start(Sequence& sequence) {
+void SequenceMasks::start(Sequence& sequence, uint32_t max_guesses) {
   if (std::exchange(sequence.has_mask_job, true)) return;
   if (!sequence.mask_job) {
     sequence.mask_job = std::make_shared<MaskJob>();
@@ -24,6 +24,7 @@ void SequenceMasks::start(Sequence& sequence) {
   std::vector<uint32_t>& ids = sequence.mask_job->generated_ids;
   const auto generated = std::span(sequence.token_ids).subspan(sequence.num_prompt_tokens);
   ids.insert(ids.end(), generated.begin() + static_cast<int64_t>(ids.size()), generated.end());
+  sequence.mask_job->max_guesses = max_guesses;
   filler_->start(sequence.mask_job);
 }
 
@@ -38,7 +39,7 @@ void SequenceMasks::take(std::span<Sequence* const> sequences, const SteadyClock
   for (Sequence* sequence : sequences) {
     if (sequence->is_cancelled) continue;
     if (!sequence->mask_is_late && filler_->is_done(*sequence->mask_job)) {
-      take_mask(*sequence, vocab_size_);
+      take_masks(*sequence, vocab_size_);
       sequence->has_mask_job = false;
     } else {
       sequence->mask_is_late = true;

@@ -26,8 +26,9 @@ class SequenceMasks {
   void allow_late(std::function<void()> on_mask);
   void forbid_late();
 
-  // Begins to fill the mask of the sequence's next draw, unless a step that it sat out has begun it.
-  void start(Sequence& sequence);
+  // Begins to fill the mask of the sequence's next draw, unless a step that it sat out has begun it, and the
+  // masks after at most max_guesses guesses.
+  void start(Sequence& sequence, uint32_t max_guesses);
   // Takes the masks of these sequences, and waits for them as long as it may. The others get mask_is_late, as
   // those have that must sit the step out, and lose their last row of this step, which draws.
   void take(std::span<Sequence* const> sequences, const SteadyClock& now);

@@ -12,15 +12,17 @@ namespace runnel {
 namespace {
 
 using namespace std::chrono_literals;
-using test::EveryThird;
+using test::FewIds;
 using test::masked;
 using test::masked_answer;
 using Time = std::chrono::steady_clock::time_point;
 
-// A mask that takes this long.
-class SlowMask final : public EveryThird {
+// Masks that take this long each, half of them with two ids of which one is guessed.
+const FewIds kHalfGuessed(2, 5);
+
+class SlowMask final : public FewIds {
  public:
-  explicit SlowMask(std::chrono::nanoseconds cost) : cost_(cost) {}
+  explicit SlowMask(std::chrono::nanoseconds cost) : FewIds(kHalfGuessed), cost_(cost) {}
   std::chrono::nanoseconds cost() const { return cost_; }
 
  private:
@@ -33,10 +35,10 @@ class VirtualMasks final : public MaskFiller {
   VirtualMasks(Time& now, uint32_t num_threads) : now_(now), free_at_(num_threads) {}
 
   void start(const std::shared_ptr<MaskJob>& job) override {
-    job->allowed_bits.resize(num_id_words(kFakeVocabSize));
-    job->filled = job->mask->fill(job->generated_ids, job->allowed_bits);
+    fill_masks(*job, kFakeVocabSize);
     const auto thread = std::ranges::min_element(free_at_);
-    *thread = std::max(*thread, now_) + static_cast<const SlowMask&>(*job->mask).cost();
+    *thread = std::max(*thread, now_) +
+              job->next.allowed_bits.size() * static_cast<const SlowMask&>(*job->mask).cost();
     done_at_[job.get()] = *thread;
   }
   void drop(const std::shared_ptr<MaskJob>&) override {}
@@ -106,25 +108,35 @@ Sequence slow(uint32_t request_id, std::chrono::nanoseconds cost, uint32_t max_t
   return sequence;
 }
 
-// Tokens of a stream without a mask in ten seconds beside eight streams with masks that take this long.
-size_t plain_tokens_beside(std::chrono::nanoseconds cost, std::chrono::nanoseconds step_time) {
-  SchedulerConfig scheduler = roomy();
+std::vector<uint32_t> slow_answer(const Sequence& request) {
+  return masked_answer(request, FewIds(kHalfGuessed));
+}
+
+// Tokens of a stream without a mask in ten seconds beside streams with masks that take this long.
+size_t plain_tokens_beside(uint32_t num_slow, std::chrono::nanoseconds cost,
+                           std::chrono::nanoseconds step_time) {
+  SchedulerConfig scheduler = speculating();
   scheduler.max_num_seqs = 9;
   scheduler.num_blocks = 2000;
   LateMaskFixture fixture(scheduler);
   fixture.step_time = step_time;
   CHECK_FALSE(fixture.engine.add(sampled(1, count_from(1, 10), 900)));
-  for (uint32_t id = 2; cost > 0ms && id < 10; ++id) CHECK_FALSE(fixture.engine.add(slow(id, cost, 900)));
+  for (uint32_t id = 2; id < 2 + num_slow; ++id) CHECK_FALSE(fixture.engine.add(slow(id, cost, 900)));
   fixture.serve(10s);
   return fixture.answers[1].size();
 }
 
-TEST_CASE("engine late masks: a stream keeps four fifths of its steps beside eight with masks of any cost") {
+TEST_CASE(
+    "engine late masks: a stream keeps four fifths of its steps beside others with masks and guesses of any "
+    "cost") {
   for (const auto step_time : {12ms, 40ms}) {
-    const size_t alone = plain_tokens_beside(0ms, step_time);
-    for (const auto cost : {1ms, 5ms, 15ms, 25ms, 60ms, 200ms, 500ms, 5000ms}) {
-      CAPTURE(cost.count());
-      CHECK(5 * (plain_tokens_beside(cost, step_time) + 1) >= 4 * alone);
+    const size_t alone = plain_tokens_beside(0, 0ms, step_time);
+    for (const uint32_t num_slow : {1u, 3u, 8u}) {
+      for (const auto cost : {1ms, 5ms, 15ms, 25ms, 60ms, 200ms, 500ms, 5000ms}) {
+        CAPTURE(num_slow);
+        CAPTURE(cost.count());
+        CHECK(5 * (plain_tokens_beside(num_slow, cost, step_time) + 1) >= 4 * alone);
+      }
     }
   }
 }
@@ -132,11 +144,11 @@ TEST_CASE("engine late masks: a stream keeps four fifths of its steps beside eig
 TEST_CASE("engine late masks: the answers are those of steps that wait, however late the masks are") {
   for (const auto cost : {1ms, 15ms, 70ms, 500ms}) {
     CAPTURE(cost.count());
-    LateMaskFixture fixture;
+    LateMaskFixture fixture(speculating());
     Answers expected;
     for (uint32_t id = 1; id <= 6; ++id) {
       Sequence request = id % 3 == 0 ? sampled(id, count_from(1, 10), 30) : slow(id, id * cost);
-      expected[id] = request.mask ? masked_answer(request) : fake_answer(request);
+      expected[id] = request.mask ? slow_answer(request) : fake_answer(request);
       CHECK_FALSE(fixture.engine.add(std::move(request)));
     }
     fixture.serve();
@@ -149,7 +161,7 @@ TEST_CASE("engine late masks: a stream alone waits for its masks, and computes e
   LateMaskFixture fixture;
   CHECK_FALSE(fixture.engine.add(slow(1, 500ms)));
   fixture.serve();
-  CHECK(fixture.answers[1] == masked_answer(masked(1)));
+  CHECK(fixture.answers[1] == slow_answer(masked(1)));
   CHECK(fixture.num_steps <= 2 * 30);
   CHECK(fixture.now - Time() < 30 * (500ms + 3 * 12ms));
 }
@@ -188,7 +200,7 @@ TEST_CASE(
   CHECK_FALSE(fixture.engine.has_work());
   fixture.engine.resume(2);
   fixture.serve();
-  CHECK(fixture.answers[2] == masked_answer(masked(2)));
+  CHECK(fixture.answers[2] == slow_answer(masked(2)));
   CHECK(fixture.engine.num_free_blocks() == 200);
 }
 
@@ -196,7 +208,7 @@ TEST_CASE("engine late masks: where nobody may be late a step waits for all mask
   LateMaskFixture fixture;
   fixture.engine.forbid_late_masks();
   CHECK_FALSE(fixture.engine.add(slow(1, 500ms)));
-  CHECK(run(fixture.engine)[1] == masked_answer(masked(1)));
+  CHECK(run(fixture.engine)[1] == slow_answer(masked(1)));
   CHECK(fixture.model.num_forwards == 30);
 }
 
@@ -206,9 +218,9 @@ TEST_CASE(
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   const auto below = [&](uint64_t limit) { return static_cast<uint32_t>(random() % limit); };
-  uint64_t num_late = 0, num_preempted = 0;
+  uint64_t num_late = 0, num_preempted = 0, num_accepted = 0;
   // Preemption is rare while masks are late: a seed may need more rounds until it happens.
-  const auto is_covered = [&] { return num_late > 100 && num_preempted > 0; };
+  const auto is_covered = [&] { return num_late > 100 && num_preempted > 0 && num_accepted > 100; };
   for (uint32_t round = 0; round < 60 || (!is_covered() && round < 6000); ++round) {
     CAPTURE(round);
     LateMaskFixture fixture({.max_num_batched_tokens = 1 + below(30),
@@ -229,7 +241,7 @@ TEST_CASE(
         Sequence request = slow(new_id, 1ms * below(100), 1 + below(40));
         if (below(3) == 0) request.mask = nullptr;
         if (below(3) == 0) request.prompt_logprobs = 2;
-        expected[new_id] = request.mask ? masked_answer(request) : fake_answer(request);
+        expected[new_id] = request.mask ? slow_answer(request) : fake_answer(request);
         CHECK_FALSE(engine.add(std::move(request)));
       } else if (action == 1 && below(6) == 0 && engine.cancel(id)) {
         cancelled.push_back(id);
@@ -261,6 +273,7 @@ TEST_CASE(
     CHECK(engine.num_requests() == 0);
     CHECK(engine.num_free_blocks() == engine.config().scheduler.num_blocks);
     num_preempted += engine.scheduler().counts().num_preemptions;
+    num_accepted += engine.counts().num_accepted_drafts;
   }
   CHECK(is_covered());
 }

@@ -68,7 +68,7 @@ TEST_CASE("engine masks: a preempted request with a mask keeps its output") {
   CHECK(fixture.engine.scheduler().counts().num_preemptions > 0);
 }
 
-TEST_CASE("engine masks: no drafts are made for a sequence with one, and those beside it have theirs") {
+TEST_CASE("engine masks: a sequence with one has no drafts from its own text") {
   SchedulerConfig scheduler = roomy();
   scheduler.speculation = true;
   EngineFixture fixture(scheduler);

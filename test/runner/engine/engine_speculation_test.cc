@@ -9,12 +9,6 @@
 namespace runnel {
 namespace {
 
-SchedulerConfig speculating() {
-  SchedulerConfig config = roomy();
-  config.speculation = true;
-  return config;
-}
-
 // A request whose answer repeats itself, since few ids are allowed.
 Sequence repeating(uint32_t request_id, uint32_t max_tokens, std::vector<uint32_t> allowed_ids = {5}) {
   Sequence sequence = sampled(request_id, count_from(request_id, 20), max_tokens);

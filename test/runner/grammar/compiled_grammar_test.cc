@@ -91,6 +91,69 @@ TEST_CASE("grammar: generated tokens that it does not allow are named") {
         Allowed{"Token 2 of the answer, id 98, is not what the grammar allows there."});
 }
 
+// The spelling of the guess after a text; empty if there is none.
+std::string guess_after(TokenMask& mask, const std::string& text) {
+  std::vector<uint32_t> bits(num_id_words(test::byte_vocab_size()));
+  CHECK(mask.fill(test::ids_of(text), bits).ok());
+  const std::optional<uint32_t> id = mask.guess(bits);
+  return id ? test::byte_spellings().at(*id) : "";
+}
+
+TEST_CASE("grammar: where all allowed tokens agree the longest is guessed, and none where the text may end") {
+  const auto mask = mask_of(regex("(ab|true) \":(12|34)(x+|y)"));
+  REQUIRE(mask.ok());
+  CHECK(guess_after(**mask, "") == "");  // ab or true
+  CHECK(guess_after(**mask, "t") == "r");
+  CHECK(guess_after(**mask, "a") == "b");
+  CHECK(guess_after(**mask, "true ") == "\":");
+  CHECK(guess_after(**mask, "true \":") == "");
+  CHECK(guess_after(**mask, "true \":3") == "4");
+  CHECK(guess_after(**mask, "true \":12x") == "");  // the text may end
+  const auto all = mask_of(regex("true."));
+  CHECK(guess_after(**all, "") == "true");
+  CHECK(guess_after(**all, "true") == "");  // more tokens than are looked at
+  const auto longer = mask_of(regex("(t|tr)u"));
+  CHECK(guess_after(**longer, "") == "t");
+}
+
+TEST_CASE("grammar: a mask is the same whatever was followed before, be it guessed or not allowed") {
+  const uint64_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (const GrammarSource& source :
+       {schema(kPerson), schema(R"({"type": "array", "items": {"enum": ["ab", "true", 12]}})"),
+        regex("(12|1a|true)*b?(ab|a|b){2,5}"), ebnf("root ::= \"a\" root \"b\" | \"12\"")}) {
+    const auto compiled = test::byte_vocabulary().compile(source);
+    REQUIRE(compiled.ok());
+    const std::vector<uint32_t> stop_ids = {test::kStopId};
+    const auto mask = (*compiled)->mask(stop_ids);
+    std::vector<uint32_t> ids;
+    for (uint32_t i = 0; i < 60; ++i) {
+      std::vector<uint32_t> bits(num_id_words(test::byte_vocab_size())), expected = bits;
+      REQUIRE((*mask)->fill(ids, bits).ok());
+      REQUIRE((*(*compiled)->mask(stop_ids))->fill(ids, expected).ok());
+      CHECK(bits == expected);
+      const auto draw = [&] {
+        std::vector<uint32_t> allowed;
+        for (uint32_t id = 0; id < test::byte_vocab_size(); ++id)
+          if (has_id(bits, id)) allowed.push_back(id);
+        return allowed.at(random() % allowed.size());
+      };
+      const uint32_t drawn = draw();
+      std::vector<uint32_t> guessed = ids;
+      for (uint64_t more = random() % 4; more > 0; --more) {
+        guessed.push_back(draw());
+        if (guessed.back() == test::kStopId) break;
+        REQUIRE((*mask)->fill(guessed, bits).ok());
+      }
+      guessed.push_back(test::byte_vocab_size() - 1);  // has no spelling
+      if (random() % 8 == 0) CHECK_FALSE((*mask)->fill(guessed, bits).ok());
+      if (drawn == test::kStopId) break;
+      ids.push_back(drawn);
+    }
+  }
+}
+
 TEST_CASE("grammar: each kind allows what it says") {
   CHECK(matches(schema(kPerson), R"({"name": "ab", "age": 12})"));
   CHECK(matches(schema(kPerson), "{\n  \"name\" : \"ab\",\n  \"age\": 12, \"tags\": [\"b\",\"a\"]}"));

@@ -218,34 +218,37 @@ wire::ToRunner with_regex(const Sequence& sequence, const std::string& regex) {
 
 TEST_CASE(
     "replay: requests with grammars are taken after the same steps, and refused with the same sentence") {
-  const RecordingPath file;
-  {
-    FakeEngine fake;
-    wire::RecordingStart start;
-    start.set_version(kRecordingVersion);
-    const auto recorder = Recorder::open(file.path, kDefaultRecordMaxBytes, start).value();
-    RecordedSession session(fake, *recorder);
-    session.obey(vocabulary());
-    session.obey(generate_of(kFirst));
-    session.obey(with_regex(kSecond, "[a-f]{3,9}"));
-    session.step(2);
-    session.settle();
-    session.step(3);
-    session.obey(with_regex(kRefused, "a("));
-    session.settle();
-    session.step(2);
-    session.end_commands();
-    session.step(1000);
-  }
-  const Replayed replayed = replay_it(file.path);
-  CAPTURE(replayed.said);
-  CHECK(replayed.end.ok());
-  CHECK(replayed.said.find("all equal") != std::string::npos);
+  for (const bool speculation : {false, true}) {
+    const RecordingPath file;
+    FakeEngine fake(true, speculation);
+    {
+      wire::RecordingStart start;
+      start.set_version(kRecordingVersion);
+      const auto recorder = Recorder::open(file.path, kDefaultRecordMaxBytes, start).value();
+      RecordedSession session(fake, *recorder);
+      session.obey(vocabulary());
+      session.obey(generate_of(kFirst));
+      session.obey(with_regex(kSecond, "[a-f]{2}spelled out[a-f]+"));
+      session.step(2);
+      session.settle();
+      session.step(3);
+      session.obey(with_regex(kRefused, "a("));
+      session.settle();
+      session.step(2);
+      session.end_commands();
+      session.step(1000);
+    }
+    CHECK((fake.engine.counts().num_accepted_drafts > 0) == speculation);
+    const Replayed replayed = replay_it(file.path, kAll, kSubject, true, speculation);
+    CAPTURE(replayed.said);
+    CHECK(replayed.end.ok());
+    CHECK(replayed.said.find("all equal") != std::string::npos);
 
-  std::vector<wire::RecordEntry> entries = entries_of(file.path);
-  uint32_t num_settled = 0;
-  for (const wire::RecordEntry& entry : entries) num_settled += entry.has_grammar_settled();
-  CHECK(num_settled == 2);
+    std::vector<wire::RecordEntry> entries = entries_of(file.path);
+    uint32_t num_settled = 0;
+    for (const wire::RecordEntry& entry : entries) num_settled += entry.has_grammar_settled();
+    CHECK(num_settled == 2);
+  }
 }
 
 TEST_CASE("replay: a request sits out the steps that it sat out, however quick its masks are now") {

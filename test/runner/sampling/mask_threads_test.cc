@@ -54,7 +54,7 @@ TEST_CASE("mask threads: several masks are filled at once, and each job gets its
   for (Job& job : jobs) {
     CHECK(threads.is_done(*job.job));
     CHECK(job.job->filled.ok());
-    CHECK(has_id(job.job->allowed_bits, static_cast<uint32_t>(job.job->generated_ids.size())));
+    CHECK(has_id(job.job->next.allowed_bits.at(0), static_cast<uint32_t>(job.job->generated_ids.size())));
   }
 }
 

@@ -79,7 +79,9 @@ TEST_CASE("serve: answers by grammars are what the grammars say, each beside oth
   CHECK(listener.until_ended(9).token_ids == fake_answer(plain, kContext));
 }
 
-TEST_CASE("serve: an answer by a grammar that is continued anywhere gets the same tokens") {
+TEST_CASE(
+    "serve: an answer by a grammar that is continued anywhere gets the same tokens, with drafts and "
+    "without") {
   std::vector<uint32_t> whole;
   {
     ServingRunner runner;
@@ -92,8 +94,10 @@ TEST_CASE("serve: an answer by a grammar that is continued anywhere gets the sam
   }
   CAPTURE(text_of(whole));
   CHECK(text_of(whole).front() == '{');
+  SchedulerConfig speculating = kScheduler;
+  speculating.speculation = true;
   for (size_t num_emitted = 0; num_emitted < whole.size(); ++num_emitted) {
-    ServingRunner runner;
+    ServingRunner runner(num_emitted % 2 == 0 ? speculating : kScheduler);
     send_vocabulary(runner.gateway);
     Sequence request = seeded(1, 10, 120);
     const std::vector<uint32_t> emitted(whole.begin(), whole.begin() + static_cast<int64_t>(num_emitted));
