@@ -69,6 +69,40 @@ function formatOf(schema: object): object {
   return { response_format: { type: 'json_schema', json_schema: { name: 'cat', schema, strict: true } } };
 }
 
+/** Names and values as records have them, in the order in which they are written. */
+const REPORT: Readonly<Record<string, object>> = {
+  temperature_in_celsius: { type: 'integer', minimum: -50, maximum: 60 },
+  relative_humidity_percentage: { type: 'integer', minimum: 0, maximum: 100 },
+  precipitation_probability: { enum: ['unlikely', 'possible', 'very likely'] },
+  wind_direction: { enum: ['north', 'east', 'south', 'west'] },
+  severe_weather_warning_issued: { type: 'boolean' },
+};
+
+test('names and values that a schema gives are computed several tokens in a step', async () => {
+  const counts = async (finished: number) => {
+    const { scheduler } = await gateway.healthWhere(
+      (health) => (health.scheduler?.finished ?? -1) >= finished,
+      `${finished} finished requests`,
+    );
+    if (scheduler === null) throw new Error('a runner without counters');
+    return scheduler;
+  };
+  // The first request of the runner.
+  await ask({ guided_choice: ['yes'] });
+  const before = await counts(1);
+  const required = Object.keys(REPORT);
+  const schema = { type: 'object', properties: REPORT, required, additionalProperties: false };
+  const messages = [{ role: 'user', content: 'Report the weather as JSON.' }];
+  const text = await ask({ ...formatOf(schema), messages, temperature: 0 });
+  const after = await counts(before.finished + 1);
+  const tokens = after.generated_tokens - before.generated_tokens;
+  const drafted = after.draft_tokens - before.draft_tokens;
+  const drawn = after.accepted_draft_tokens - before.accepted_draft_tokens;
+  console.log(`${tokens} tokens in ${tokens - drawn} steps; of ${drafted} drafts ${drawn} were drawn`);
+  assert.equal(Object.keys(JSON.parse(text) as object), required);
+  assert.ok(drawn > tokens / 5 && drawn > drafted / 2, text);
+});
+
 test('a choice, a regular expression and a grammar give what they allow', async () => {
   const choices = ['a "quoted" \\ word\n', 'ü🐈\u0001x'];
   assert.ok(choices.includes(await ask({ guided_choice: choices })));
