@@ -73,9 +73,13 @@ export function gateOptions(
 /** Options of a model that is loaded. */
 export function loadedOptions(
   config: Config,
-): Pick<LoadedModelOptions, 'numRunners' | 'maxOpenRequests' | 'maxQueuedTokens' | 'limits'> {
+): Pick<
+  LoadedModelOptions,
+  'numRunners' | 'maxOpenRequests' | 'maxQueuedTokens' | 'parksByPriority' | 'limits'
+> {
   return {
     numRunners: config.runners,
+    parksByPriority: config['park-by-priority'] === 'on',
     maxOpenRequests: config['max-open-requests'],
     maxQueuedTokens: config['max-queued-tokens'],
     limits: { wedgeMs: config['wedge-timeout-sec'] * 1000 },

@@ -151,6 +151,7 @@ export class Serving {
               name = nameOf(read.id);
               this.#events.onServed(info, read);
             },
+            onParked: () => metrics.onParked(),
             onCrash: (crash) => {
               metrics.onCrash(crashKind(crash));
               this.#events.onCrash(crash, isAlone ? undefined : name);

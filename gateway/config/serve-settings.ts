@@ -72,6 +72,13 @@ export const serveSettings = {
       .or('off')
       .help('Obey keep_alive 0 of requests: the model is unloaded once nobody uses it'),
   }),
+  ...inGroup('Scheduling', {
+    'park-by-priority': onOff()
+      .or('off')
+      .help(
+        'Park a running request for a more urgent one of the same key, by their priority, when the runner has no place or memory for both; off: priorities order only what waits',
+      ),
+  }),
   ...inGroup('Pool manager', {
     'worker-id': matching(
       /^[A-Za-z0-9._-]{1,128}$/,

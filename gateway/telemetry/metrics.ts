@@ -91,6 +91,10 @@ const requestMetrics = families<ModelMetrics>('counter', {
     'Answers that were to be computed again, by result',
     ({ audits }) => [...audits].map(([result, value]) => ({ labels: { result }, value })),
   ],
+  runnel_requests_parked_total: [
+    'Requests that were parked in the middle of their answers for more urgent ones',
+    ({ numParked }) => numParked,
+  ],
   worker_tokens_generated_total: ['Tokens generated and taken by a consumer', ({ numTokens }) => numTokens],
   runnel_prompt_tokens_total: ['Tokens of prompts that were admitted', (model) => model.numPromptTokens],
   runnel_caller_prompt_tokens_total: [

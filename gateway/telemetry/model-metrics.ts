@@ -77,6 +77,8 @@ export class ModelMetrics implements RequestObserver {
   requestMs = new Histogram(REQUEST_BUCKETS_MS);
   numPromptTokens = 0;
   numTokens = 0;
+  /** Requests that were parked for more urgent ones. */
+  numParked = 0;
 
   constructor(status: () => RunnerStatus) {
     this.status = status;
@@ -87,6 +89,11 @@ export class ModelMetrics implements RequestObserver {
     this.requestMs = new Histogram(REQUEST_BUCKETS_MS);
     this.numPromptTokens = 0;
     this.numTokens = 0;
+    this.numParked = 0;
+  }
+
+  onParked(): void {
+    this.numParked += 1;
   }
 
   onCrash(reason: string): void {

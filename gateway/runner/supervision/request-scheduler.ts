@@ -1,7 +1,8 @@
 /**
  * Decides which runner gets which open request, and when. Callers share the places of a runner's steps: who has the fewest for
  * its shares gets the next one, and where no place is free, one of the caller that has the most is handed over. A handed-over
- * request goes on later where it stands, so a caller that comes to a full server waits for a step and not for answers.
+ * request goes on later where it stands, so a caller that comes to a full server waits for a step and not for answers. With
+ * parksByPriority the same happens among the requests of one caller: a less urgent one is parked for one that is more urgent.
  *
  * A request that a runner died with is a suspect until it has a new token. It
  * gets that token in an isolation run: alone with a runner, which is asked for one token. If the runner dies again, this
@@ -11,6 +12,7 @@
 import type { Caller } from '../../system/caller.ts';
 import { FairQueue } from '../../system/fair-shares.ts';
 import type { RunnerClient } from '../protocol/client.ts';
+import type { SchedulerStats } from '../protocol/scheduler-stats.ts';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../runner.ts';
 import type { AdmissionLimits } from './admission-limits.ts';
 import { OpenRequest, type RequestFacts } from './open-request.ts';
@@ -28,6 +30,8 @@ export interface RequestSchedulerEvents {
   onQuarantined(numPromptIds: number, numEmitted: number): void;
   /** Whether this runner, which takes no requests now, will take some soon. */
   isComing(index: number): boolean;
+  /** A request was taken from its runner in the middle of its answer, because the other one is more urgent. */
+  onParked(open: OpenRequest, urgent: OpenRequest): void;
   /** Descriptors by which this runner knows the KV caches of these places. */
   kvFrom(index: number, places: readonly number[]): readonly number[];
 }
@@ -38,6 +42,8 @@ export interface RequestSchedulerOptions {
   readonly limits: AdmissionLimits;
   /** Milliseconds that never go back. */
   readonly now: () => number;
+  /** Whether requests are parked for more urgent ones of their caller. By default they are not. */
+  readonly parksByPriority?: boolean | undefined;
 }
 
 export class RequestScheduler {
@@ -45,6 +51,7 @@ export class RequestScheduler {
   readonly #now: () => number;
   readonly #quarantine: Quarantine;
   readonly #events: RequestSchedulerEvents;
+  readonly #parksByPriority: boolean;
   readonly #runners: readonly ScheduledRunner[];
   readonly #open = new Set<OpenRequest>();
   /** Open requests that no runner has. */
@@ -55,9 +62,10 @@ export class RequestScheduler {
   #isChanging = false;
 
   constructor(
-    { numRunners, quarantine, limits, now }: RequestSchedulerOptions,
+    { numRunners, quarantine, limits, now, parksByPriority = false }: RequestSchedulerOptions,
     events: RequestSchedulerEvents,
   ) {
+    this.#parksByPriority = parksByPriority;
     this.#limits = limits;
     this.#now = now;
     this.#pending = new FairQueue(limits.requests.ceiling);
@@ -134,6 +142,17 @@ export class RequestScheduler {
 
   onReleased(): void {
     if (this.#pending.size > 0) this.#submitPending();
+  }
+
+  /** What the runner holds, which it says once a second. */
+  onStats(index: number, stats: SchedulerStats): void {
+    const { blockWaits, canServe, client, computing } = this.#runner(index);
+    if (!this.#parksByPriority || !canServe || client === undefined) return;
+    const { urgent, surplus } = blockWaits.next(computing, client.ready.blockSize, stats);
+    if (urgent === undefined) return;
+    this.#change(() => {
+      for (const open of surplus) this.#park(open, urgent);
+    });
   }
 
   onLost(index: number): void {
@@ -337,10 +356,40 @@ export class RequestScheduler {
       this.#takeBackForOthers(last);
     }
     const withRoom = this.#runners.filter((runner) => runner.canServe && runner.hasRoom(this.#isShared));
-    if (withRoom.length === 0) return undefined;
-    const open = this.#pending.take({ fits: (each) => ableFor(each, withRoom).length > 0, held });
-    const runner = open && runnerFor(open, ableFor(open, withRoom));
-    return open && runner && { open, runner };
+    const open =
+      withRoom.length === 0
+        ? undefined
+        : this.#pending.take({ fits: (each) => ableFor(each, withRoom).length > 0, held });
+    if (open === undefined) return this.#parksByPriority ? this.#takeUrgent(places, ableFor) : undefined;
+    const runner = runnerFor(open, ableFor(open, withRoom));
+    return runner && { open, runner };
+  }
+
+  /** The next request that gets room because less urgent ones of its caller are parked. The caller's place stays its own. */
+  #takeUrgent(
+    places: StepPlaces,
+    ableFor: (open: OpenRequest) => readonly ScheduledRunner[],
+  ): { readonly open: OpenRequest; readonly runner: ScheduledRunner } | undefined {
+    const open = this.#pending.peek({
+      fits: (each) => places.lessUrgent(each, ableFor(each)) !== undefined,
+      held: (caller) => places.heldBy(caller),
+    });
+    if (open === undefined) return undefined;
+    const able = ableFor(open);
+    while (!able.some((runner) => runner.hasRoom(this.#isShared))) {
+      const last = places.lessUrgent(open, able);
+      if (last === undefined) return undefined;
+      this.#park(last, open);
+    }
+    const withRoom = able.filter((runner) => runner.hasRoom(this.#isShared));
+    const runner = runnerFor(open, withRoom);
+    return runner && { open, runner };
+  }
+
+  #park(open: OpenRequest, urgent: OpenRequest): void {
+    this.#takeBackForOthers(open);
+    // One without a token has lost nothing but its turn.
+    if (open.hasResult) this.#events.onParked(open, urgent);
   }
 
   get #grammarTurns(): GrammarTurns {
@@ -353,8 +402,10 @@ export class RequestScheduler {
     this.#pending.add(open, open.order);
   }
 
+  /** Whether those who have requests contend for places: callers, or requests of different priority where these are parked. */
   get #isShared(): boolean {
-    return this.#limits.requests.numCallers > 1;
+    if (this.#limits.requests.numCallers > 1) return true;
+    return this.#parksByPriority && new Set([...this.#open].map(({ priority }) => priority)).size > 1;
   }
 
   get #isIsolatingSuspect(): boolean {

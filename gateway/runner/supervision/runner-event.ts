@@ -21,6 +21,7 @@ export const runnerEventNames = [
   'weights_dropped',
   'kv_cache_dropped',
   'request_quarantined',
+  'request_parked',
   'breaker_opened',
   'breaker_closed',
   'backend_change_draining',

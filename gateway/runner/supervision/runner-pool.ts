@@ -38,6 +38,10 @@ import {
 export interface RunnerPoolOptions extends RunnerSupervisorOptions, OpenLimits {
   /** Number of runners, each with the whole model; 1 by default. */
   readonly numRunners?: number;
+  /** Whether a request is parked for a more urgent one of its caller. By default none is. */
+  readonly parksByPriority?: boolean;
+  /** Called for every request that is parked for a more urgent one. */
+  readonly onParked?: () => void;
   /** Called for every death that nobody asked for, before the next runner is started. */
   readonly onCrash?: (crash: RunnerCrash) => void;
 }
@@ -59,12 +63,12 @@ export class RunnerPool implements Runner {
   constructor(options: RunnerPoolOptions) {
     const { clock = systemClock } = options;
     this.#options = options;
-    const { numRunners = 1 } = options;
+    const { numRunners = 1, parksByPriority } = options;
     const now = () => clock.now();
     const limits = new AdmissionLimits(options);
     const quarantine = new Quarantine(now);
     this.#scheduler = new RequestScheduler(
-      { numRunners, quarantine, limits, now },
+      { numRunners, quarantine, limits, now, parksByPriority },
       {
         onIdle: () => {
           for (const resolve of this.#waitingForIdle.splice(0)) resolve();
@@ -72,6 +76,10 @@ export class RunnerPool implements Runner {
         onProven: (index) => this.#supervisors[index]?.onProven(),
         onQuarantined: (numPromptIds, numEmitted) => {
           options.log({ level: 'error', event: 'request_quarantined', numPromptIds, numEmitted });
+        },
+        onParked: ({ priority, state: { numEmitted } }, { priority: forPriority }) => {
+          options.log({ level: 'info', event: 'request_parked', priority, forPriority, numEmitted });
+          options.onParked?.();
         },
         isComing: (index) => this.#supervisors[index]?.status.isComing ?? false,
         kvFrom: (index, places) => this.#caches[index]?.descriptorsOf(places) ?? [],
@@ -104,6 +112,7 @@ export class RunnerPool implements Runner {
         this.#replaceOthers(supervisor, info);
       },
       onReleased: () => this.#scheduler.onReleased(),
+      onStats: (stats) => this.#scheduler.onStats(index, stats),
       onReplacing: () => this.#scheduler.takeBack(index),
       onLost: () => this.#scheduler.onLost(index),
       onDied: (areSuspects, crash, ending) => {

@@ -3,6 +3,7 @@ import { RecentSet } from '../../system/recent-set.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import type { GenerateRequest } from '../runner.ts';
 import type { OpenRequest } from './open-request.ts';
+import { BlockWaits, isLessUrgent } from './urgency.ts';
 
 /** The most requests that a runner takes (runner/engine/engine.h). */
 const maxHeldRequests = 1024;
@@ -18,7 +19,8 @@ export class ScheduledRunner {
   readonly prefixes = new RecentSet<number>(maxKnownBlocks);
   /** The grammars that the runner has compiled, by their keys. One that has left its cache costs a turn that was not counted. */
   readonly grammars = new RecentSet<string>(maxKnownGrammars);
-  /** Requests that the runner has, or had when it was lost. */
+  blockWaits = new BlockWaits();
+  /** Requests that the runner has, or had when it was lost, in the order in which it got them. */
   readonly requests = new Set<OpenRequest>();
   /** Set while the runner takes requests. */
   client: RunnerClient | undefined;
@@ -79,6 +81,7 @@ export class ScheduledRunner {
     this.isDraining = false;
     this.prefixes.clear();
     this.grammars.clear();
+    this.blockWaits = new BlockWaits();
   }
 
   onDied(): void {
@@ -92,9 +95,18 @@ export class ScheduledRunner {
 /** The places in runners' steps, as callers have them now. */
 export class StepPlaces {
   readonly #numHeld = new Map<string, number>();
+  /** The highest priority number of each caller's requests. */
+  readonly #leastUrgent = new Map<string, number>();
 
   constructor(runners: readonly ScheduledRunner[]) {
-    for (const { computing } of runners) for (const { caller } of computing) this.#add(caller, 1);
+    for (const { computing } of runners)
+      for (const { caller, priority } of computing) {
+        this.#add(caller, 1);
+        this.#leastUrgent.set(
+          caller.name,
+          Math.max(priority, this.#leastUrgent.get(caller.name) ?? priority),
+        );
+      }
   }
 
   /** A caller in the background counts with one more, which is more for its shares than any other can have. */
@@ -116,6 +128,20 @@ export class StepPlaces {
     return last;
   }
 
+  /** The least urgent request of the same caller that a runner computes, if it is less urgent; of equals, the last one. */
+  lessUrgent(
+    { caller, priority }: OpenRequest,
+    runners: readonly ScheduledRunner[],
+  ): OpenRequest | undefined {
+    if (priority >= (this.#leastUrgent.get(caller.name) ?? priority)) return undefined;
+    let least: OpenRequest | undefined;
+    for (const open of runners.flatMap(({ computing }) => computing)) {
+      if (open.caller.name !== caller.name || open.priority <= priority) continue;
+      if (least === undefined || isLessUrgent(open, least)) least = open;
+    }
+    return least;
+  }
+
   #add({ name }: Caller, more: number): void {
     this.#numHeld.set(name, (this.#numHeld.get(name) ?? 0) + more);
   }
@@ -128,7 +154,7 @@ export class StepPlaces {
   #givesWayBefore(one: OpenRequest, other: OpenRequest): boolean {
     if (one.caller.name !== other.caller.name)
       return this.#perShare(one.caller) > this.#perShare(other.caller);
-    return one.priority === other.priority ? one.order > other.order : one.priority > other.priority;
+    return isLessUrgent(one, other);
   }
 }
 

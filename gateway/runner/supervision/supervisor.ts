@@ -3,6 +3,7 @@ import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
 import { type RunnerCommand, readOomKills, type Spawn, spawnRunner } from '../process/process.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import type { Ready } from '../protocol/from-runner.ts';
+import type { SchedulerStats } from '../protocol/scheduler-stats.ts';
 import type { RunnerInfo } from '../runner.ts';
 import {
   type Death,
@@ -61,6 +62,7 @@ export interface SupervisorEvents {
   /** The runner takes requests. isOnProbation: it may compute only one request until onProven() is called. */
   onReady(client: RunnerClient, info: RunnerInfo, isOnProbation: boolean): void;
   onReleased(): void;
+  onStats(stats: SchedulerStats): void;
   /** The runner is about to be ended at the end of its step, to make room for its replacement. */
   onReplacing(): void;
   /** The runner accepts no more frames. Called once or twice for each runner. */
@@ -267,6 +269,7 @@ export class RunnerSupervisor {
     const session = new RunnerSession(used, this.#needsCanary, support, {
       onNotice: (notice) => {
         this.status.onNotice(notice);
+        if (notice.type === 'stats') this.#events.onStats(notice);
         // All bytes are loaded before the runner is ready, so onReady reports the last step.
         const { loadProgress = 1 } = this.status;
         if (loadProgress < 1) loadLog.reached(loadProgress);

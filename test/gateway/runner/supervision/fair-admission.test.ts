@@ -1,147 +1,12 @@
 /** How callers share a runner, counted in its steps. The test plays the runner. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
-import { type GenerateRequest, GenerationError } from '../../../../gateway/runner/runner.ts';
-import { AdmissionLimits } from '../../../../gateway/runner/supervision/admission-limits.ts';
-import { Quarantine } from '../../../../gateway/runner/supervision/quarantine.ts';
-import { RequestScheduler } from '../../../../gateway/runner/supervision/request-scheduler.ts';
+import { GenerationError } from '../../../../gateway/runner/runner.ts';
 import { pauseAboveTokens } from '../../../../gateway/runner/supervision/token-stream.ts';
-import { type Caller, inBackground } from '../../../../gateway/system/caller.ts';
-import { connect, finishMax, hello, ready, step } from '../../../fixtures/connected-client.ts';
-import { answerOf, nextToken } from '../../../fixtures/fake-tokens.ts';
+import { inBackground } from '../../../../gateway/system/caller.ts';
+import { answerOf } from '../../../fixtures/fake-tokens.ts';
 import { callerNamed } from '../../../fixtures/keys.ts';
-import { requestOf } from '../../../fixtures/requests.ts';
-
-const { v1 } = runner;
-const modelIdentity = 'm';
-const NUM_PLACES = 64;
-const LIMITS = { maxOpenRequests: 256, maxQueuedTokens: 100_000 };
-
-interface Sequence {
-  readonly requestId: number;
-  readonly ids: number[];
-  readonly seed: bigint;
-  numLeft: number;
-  numEmitted: number;
-  isPaused: boolean;
-}
-
-/** A runner that computes the sequences in the order of their arrival, one token of as many as have a place in a step. */
-class SteppedRunner {
-  readonly #sequences = new Map<number, Sequence>();
-  readonly #connection = connect((message) => this.#onFrame(message));
-  #cancelled: number[] = [];
-  #numSteps = 0;
-  /** Sequences of the last step. */
-  numComputed = 0;
-
-  constructor(scheduler: RequestScheduler, numPlaces: number) {
-    this.#connection.listener.onReleased = () => scheduler.onReleased();
-    this.#connection.say(hello, {
-      ready: { ...ready.ready, maxModelLen: 4096, vocabSize: 1000, maxNumSeqs: numPlaces },
-    });
-    scheduler.onReady(0, this.#connection.client, modelIdentity, false);
-    this.#numPlaces = numPlaces;
-  }
-
-  readonly #numPlaces: number;
-
-  #onFrame({ generate, cancel, pause, resume }: runner.v1.ToRunner): void {
-    if (generate) {
-      const { tokenIds, sampling } = generate;
-      const requestId = generate.requestId ?? 0;
-      const seed = BigInt(sampling?.seed?.toString() ?? 0);
-      const { numEmitted } = generate;
-      const sequence = {
-        requestId,
-        ids: [...(tokenIds ?? [])],
-        seed,
-        numLeft: (generate.maxTokens ?? 0) - (numEmitted ?? 0),
-        numEmitted: numEmitted ?? 0,
-        isPaused: false,
-      };
-      this.#sequences.set(requestId, sequence);
-    }
-    const cancelled = cancel?.requestId ?? 0;
-    if (this.#sequences.delete(cancelled)) this.#cancelled.push(cancelled);
-    const flow = this.#sequences.get(pause?.requestId ?? resume?.requestId ?? 0);
-    if (flow !== undefined) flow.isPaused = Boolean(pause);
-  }
-
-  step(): void {
-    for (const requestId of this.#cancelled.splice(0))
-      this.#connection.say({ requestError: { requestId, code: v1.ErrorCode.ERROR_CODE_CANCELLED } });
-    const computed = [...this.#sequences.values()]
-      .filter(({ isPaused }) => !isPaused)
-      .slice(0, this.#numPlaces);
-    this.numComputed = computed.length;
-    if (computed.length === 0) return;
-    const outputs = computed.map((sequence) => {
-      const { requestId, ids, seed } = sequence;
-      const id = nextToken(ids, seed);
-      ids.push(id);
-      sequence.numLeft -= 1;
-      const output = { requestId, tokenIds: [id], firstIndex: sequence.numEmitted++ };
-      if (sequence.numLeft > 0) return output;
-      this.#sequences.delete(requestId);
-      return { ...output, finishReason: finishMax };
-    });
-    this.#connection.say(step(++this.#numSteps, ...outputs));
-  }
-}
-
-interface Asked {
-  readonly request: GenerateRequest;
-  readonly tokens: number[];
-  /** Steps from the admission to the first token. */
-  firstAfter: number | undefined;
-  isDone: boolean;
-}
-
-/** A server with one runner. */
-function serving(numPlaces = NUM_PLACES) {
-  const now = () => 0;
-  const limits = new AdmissionLimits(LIMITS);
-  const scheduler = new RequestScheduler(
-    { numRunners: 1, quarantine: new Quarantine(now), limits, now },
-    {
-      onIdle: () => {},
-      onProven: () => {},
-      onQuarantined: () => {},
-      isComing: () => false,
-      kvFrom: () => [],
-    },
-  );
-  const stepped = new SteppedRunner(scheduler, numPlaces);
-  let numSteps = 0;
-  let numAsked = 0;
-  return {
-    stepped,
-    step: () => {
-      numSteps += 1;
-      stepped.step();
-    },
-    /** Throws GenerationError if the requests are not admitted. */
-    ask: (caller: Caller, numRequests: number, maxTokens: number, change: Partial<GenerateRequest> = {}) => {
-      scheduler.assertRoom(caller, numRequests, 3 * numRequests);
-      return Array.from({ length: numRequests }, () => {
-        const request = requestOf([1, 2, numAsked++ % 1000], maxTokens, { modelIdentity, caller, ...change });
-        const beganAt = numSteps;
-        const asked: Asked = { request, tokens: [], firstAfter: undefined, isDone: false };
-        const handle = scheduler.admit(request, {
-          onTokens: ({ tokenIds, finish }) => {
-            asked.firstAfter ??= numSteps - beganAt;
-            asked.tokens.push(...tokenIds);
-            asked.isDone = finish !== undefined;
-          },
-          onError: (error) => assert.unreachable(error.message),
-        });
-        return Object.assign(asked, { handle });
-      });
-    },
-  };
-}
+import { type Asked, finish, NUM_PLACES, serving } from '../../../fixtures/stepped-runner.ts';
 
 function p99(values: readonly number[]): number {
   const sorted = [...values].sort((one, other) => one - other);
@@ -150,16 +15,6 @@ function p99(values: readonly number[]): number {
 
 const greedy = callerNamed('greedy');
 const other = callerNamed('other');
-
-const MAX_STEPS = 10_000;
-
-/** Computes until all these are done. */
-function finish(asked: readonly (Asked | undefined)[], step: () => void): void {
-  for (let i = 0; asked.some((each) => each?.isDone !== true); i++) {
-    assert.ok(i < MAX_STEPS, `not done after ${MAX_STEPS} steps`);
-    step();
-  }
-}
 
 /** Chats of two tokens, one after another: steps to the first token of each. */
 function chatsOf({ ask, step }: ReturnType<typeof serving>, numChats: number, before: () => void): number[] {

@@ -24,6 +24,7 @@ function serving() {
     {
       onIdle: () => {},
       onProven: () => {},
+      onParked: () => {},
       onQuarantined: () => {},
       isComing: () => false,
       kvFrom: () => [],

@@ -27,6 +27,7 @@ function dispatching(numRunners = 1) {
     {
       onIdle: () => told.push('idle'),
       onProven: () => told.push('proven'),
+      onParked: () => {},
       onQuarantined: () => told.push('quarantined'),
       isComing: (index) => coming.has(index),
       kvFrom: (index, places) => places.filter((place) => place !== index).map((place) => 10 + place),
