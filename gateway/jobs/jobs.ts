@@ -1,4 +1,3 @@
-import { ApiError, shown } from '../errors/api-error.ts';
 import { messageOf } from '../errors/thrown.ts';
 import type { ThinkingLimitFacts } from '../generation/thinking-parser.ts';
 import { type JournalEntry, nameOf } from '../journal/entry.ts';
@@ -18,6 +17,7 @@ import { Quarantine } from '../runner/supervision/quarantine.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
 import { DurableJob, type DurableJobEvents, generationErrorOf, Job, shortened } from './job.ts';
+import { jobEnded, jobIdInUse, keyInUse, notDurable, stopping } from './job-errors.ts';
 import { Resumption } from './resumption.ts';
 import { StoredAnswer } from './stored-answer.ts';
 
@@ -30,8 +30,6 @@ import { StoredAnswer } from './stored-answer.ts';
 export const maxDeaths = 2;
 /** Time between attempts to open a journal that the disk refuses to open. */
 export const reopenMs = 10_000;
-/** When a client of a gateway that stops tries the next one. */
-const nextGatewaySec = 1;
 
 export interface JobsOptions {
   readonly models: ModelRegistry;
@@ -461,34 +459,6 @@ export class Jobs {
 
 function factsOf({ isThinking: _made, ...facts }: ThinkingLimit): ThinkingLimitFacts {
   return facts;
-}
-
-function stopping(): JournalRefusal {
-  const message =
-    'The server is stopping, and its durable jobs go on in the next one; send the request to that.';
-  return new JournalRefusal('unavailable', message, nextGatewaySec);
-}
-
-function jobIdInUse(id: string): ApiError {
-  const message = `job_id ${JSON.stringify(shown(id))} is in use by a running job, or by a durable one that is kept; wait for its end or choose another`;
-  return new ApiError({ status: 409, code: 'job_id_in_use', message, param: 'job_id' });
-}
-
-function notDurable(id: string, how: string): ApiError {
-  const message = `The job ${JSON.stringify(shown(id))} is not durable, so it cannot be ${how}; begin it with "durable": true`;
-  return new ApiError({ status: 409, code: 'job_not_durable', message, param: 'job_id' });
-}
-
-function jobEnded(id: string, how: string): ApiError {
-  const message = `The job ${JSON.stringify(shown(id))} has ended, so it cannot be ${how}; GET /jobs/ID says how it ended`;
-  return new ApiError({ status: 409, code: 'job_ended', message, param: 'job_id' });
-}
-
-/** For a request whose twin is being begun. */
-function keyInUse(): ApiError {
-  const message = 'A request with this Idempotency-Key is being begun; send it again in a moment.';
-  const options = { status: 409, code: 'idempotency_key_in_use', message, param: 'Idempotency-Key' } as const;
-  return new ApiError({ ...options, retriable: true, retryAfterSec: 1 });
 }
 
 function killedGateways(): GenerationError {
