@@ -8,7 +8,7 @@ import { LoadedModel } from '../models/loaded-model.ts';
 import { type Model, modelIdOf } from '../models/model.ts';
 import { ModelLifecycle } from '../models/model-lifecycle.ts';
 import { ModelLoader } from '../models/model-loader.ts';
-import { ModelRegistry } from '../models/model-registry.ts';
+import { ModelRegistry, type ServedModel } from '../models/model-registry.ts';
 import { Audits } from '../runner/audits.ts';
 import { ObservedRunner, type RequestObserver, TimeLimit } from '../runner/observed-runner.ts';
 import type { RunnerInfo, RunnerStatus } from '../runner/runner.ts';
@@ -33,6 +33,8 @@ interface ServingEvents {
   onCrash(crash: RunnerCrash, model?: string): void;
   /** An audit has found an answer of this runner that differs. */
   onDiffers(reason: string, runner: RunnerStatus): void;
+  /** The model waits for the end of its requests, to be unloaded. */
+  onTurnOver(model: ServedModel): void;
   /** An event of a runner of the default model. */
   onEvent(event: RunnerEvent): void;
   /** Of the requests to all models, besides what times and counts them. */
@@ -64,6 +66,8 @@ export class Serving {
     this.#loader = new ModelLoader({
       budgetBytes: config['memory-budget-bytes'],
       keepAliveMs: config['model-keep-alive-sec'] * 1000,
+      timeSliceMs: config['time-slice'] && config['time-slice'] * 1000,
+      onTurnOver: (model) => events.onTurnOver(model),
       onUnload: ({ path }, reason) => events.log.info({ event: 'model_unloaded', model: path, reason }),
     });
     this.#auditor = config['audit-share'] === 0 ? undefined : new Auditor(config, runnerLog(events.log));

@@ -111,6 +111,7 @@ const OF_SEVERAL_MODELS = [
   'pinned-models',
   'memory-budget-bytes',
   'model-keep-alive-sec',
+  'time-slice',
   'client-unload',
 ] as const;
 /** Settings for one model, and what to do instead with several. */

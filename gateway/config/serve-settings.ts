@@ -68,6 +68,11 @@ export const serveSettings = {
     'model-keep-alive-sec': seconds(0, 31_536_000)
       .or(300)
       .help('Unload a model after this time without a request; 0: only when another model needs its memory'),
+    'time-slice': seconds(1, 86_400)
+      .optional('until its requests are done')
+      .help(
+        'How long a model in use serves on while another one waits for its memory; its durable jobs then wait for its next turn',
+      ),
     'client-unload': onOff()
       .or('off')
       .help('Obey keep_alive 0 of requests: the model is unloaded once nobody uses it'),

@@ -181,6 +181,8 @@ export class DurableJob implements Journalled {
   /** Whether the journal has a parking record, which the next one replaces. */
   #hasParkingRecord: boolean;
   #numWritten: number;
+  /** Its tokens when it was begun last. */
+  #numBefore = 0;
   /** The first token of the piece that the next tokens are added to, and its size so far. */
   #pieceFrom: number;
   #pieceBytes = 0;
@@ -223,6 +225,11 @@ export class DurableJob implements Journalled {
     return this.#endedMs;
   }
 
+  /** Whether it has a token since it was begun last. */
+  get hasProgress(): boolean {
+    return this.log.length > this.#numBefore;
+  }
+
   /** When it was last parked or resumed, or began: milliseconds since 1970. */
   get sinceMs(): number {
     return this.#parking?.sinceMs ?? this.record.createdMs;
@@ -259,6 +266,7 @@ export class DurableJob implements Journalled {
     const { request, thinkingLimit: facts, stop, endsAtTimeLimit } = this.record;
     const { tokenIds } = this.log.content;
     const known = tokenIds.slice();
+    this.#numBefore = known.length;
     const resumed =
       known.length === 0 ? {} : { resumeFrom: { tokenIds: known, numericsId: this.numericsId } };
     const recorded: Pick<Runner, 'generate'> = {

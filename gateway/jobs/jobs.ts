@@ -18,6 +18,7 @@ import { type Clock, systemClock } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
 import { DurableJob, type DurableJobEvents, generationErrorOf, Job, shortened } from './job.ts';
 import { jobEnded, jobIdInUse, keyInUse, notDurable, stopping } from './job-errors.ts';
+import { ModelTurns } from './model-turns.ts';
 import { Resumption } from './resumption.ts';
 import { StoredAnswer } from './stored-answer.ts';
 
@@ -79,6 +80,7 @@ export class Jobs {
   /** Requests of jobs that have killed gateways. */
   readonly #quarantine: Quarantine;
   readonly #resumption: Resumption;
+  readonly #turns: ModelTurns;
   readonly #events: DurableJobEvents;
   #isStopping = false;
 
@@ -92,9 +94,16 @@ export class Jobs {
       flush: () => this.#journal?.flush(),
       keepMs: () => this.#keepMs ?? 0,
     });
+    this.#turns = new ModelTurns(
+      (served) => this.#jobsOf(served),
+      (job) => this.#park(job) && job.resume(),
+    );
     this.#events = {
       now: options.now,
-      onNews: (job) => this.#journal?.touch(job),
+      onNews: (job) => {
+        this.#journal?.touch(job);
+        this.#turns.onNews(job);
+      },
       onRefused: (job, error) => this.#resumption.waitsAfter(error, job),
       onEnd: (job) => {
         this.#resumption.onEnd(job);
@@ -373,14 +382,24 @@ export class Jobs {
     if (!this.isKeeping) return 0;
     const journal = this.#opened();
     journal.assertWritable();
-    const { models } = this.#options;
-    const isOf = ({ record: { model } }: DurableJob): boolean =>
-      served === models.single ||
-      (model === undefined ? served === models.default : served?.names.includes(model) === true);
-    const jobs = this.#durable().filter((job) => served === undefined || isOf(job));
+    const jobs = served === undefined ? this.#durable() : this.#jobsOf(served);
     const numChanged = jobs.filter(change).length;
     await journal.confirm();
     return numChanged;
+  }
+
+  /** The model leaves, since its time slice is over. Its jobs wait for the next one, in which they go on. */
+  endTurn(served: ServedModel): void {
+    this.#turns.end(served);
+  }
+
+  #jobsOf(served: ServedModel): DurableJob[] {
+    const { models } = this.#options;
+    return this.#durable().filter(
+      ({ record: { model } }) =>
+        served === models.single ||
+        (model === undefined ? served === models.default : served.names.includes(model)),
+    );
   }
 
   #park(durable: DurableJob): boolean {

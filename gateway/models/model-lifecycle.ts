@@ -122,6 +122,8 @@ export class ModelLifecycle implements Runner {
   #measured: string | undefined;
   #lastUsedMs: number;
   #isUnloadRequested = false;
+  /** Since its last load, by the clock; infinite while that goes on. */
+  #servesSinceMs = Number.POSITIVE_INFINITY;
   #numDeadRunners = 0;
 
   constructor(options: ModelLifecycleOptions) {
@@ -165,7 +167,7 @@ export class ModelLifecycle implements Runner {
   }
 
   /** How the model uses memory; undefined while it takes none. */
-  get resident(): (Resident & { readonly kind: string }) | undefined {
+  get resident(): (Resident & { readonly kind: string; readonly servesSinceMs: number }) | undefined {
     const { holdsMemory = this.#loads.current !== undefined } = phaseFacts[this.#phase];
     if (this.#need === undefined || !holdsMemory) return undefined;
     const { kind, bytes } = this.#need;
@@ -173,6 +175,7 @@ export class ModelLifecycle implements Runner {
       ...{ name: this.name, kind, bytes, lastUsedMs: this.#lastUsedMs, isPinned: this.isPinned },
       isUnloadRequested: this.#isUnloadRequested,
       isBusy: this.#isBusy,
+      servesSinceMs: this.#servesSinceMs,
       isLeaving: this.#phase !== 'loading' && this.#phase !== 'serving' && this.#phase !== 'replacing',
     };
   }
@@ -191,9 +194,14 @@ export class ModelLifecycle implements Runner {
     return this.gate.numInside + (this.#loads.current?.status().openRequests ?? 0);
   }
 
-  async #whenUnused(loaded: Loaded): Promise<void> {
+  /** Whether it takes no more requests, and is unloaded when those that it has are done. */
+  get isLeaving(): boolean {
+    return this.#phase === 'leaving' || this.#phase === 'unloading';
+  }
+
+  async whenUnused(loaded = this.#loads.current): Promise<void> {
     await this.gate.emptied();
-    await loaded.pool.whenIdle();
+    await loaded?.pool.whenIdle();
   }
 
   start(): void {
@@ -257,6 +265,7 @@ export class ModelLifecycle implements Runner {
     if (this.#phase !== 'queued') return;
     this.#need = need;
     this.#phase = 'loading';
+    this.#servesSinceMs = Number.POSITIVE_INFINITY;
     this.#numDeadRunners = 0;
     try {
       this.#make();
@@ -300,7 +309,7 @@ export class ModelLifecycle implements Runner {
     if (this.#phase !== 'serving' || loaded === undefined) return false;
     this.#phase = 'leaving';
     this.gate.close();
-    void this.#whenUnused(loaded).then(() => this.unload());
+    void this.whenUnused(loaded).then(() => this.unload());
     return true;
   }
 
@@ -376,7 +385,7 @@ export class ModelLifecycle implements Runner {
       drainMs: this.#options.drainMs,
       clock: this.#clock,
       log: this.#options.log,
-      whenUnused: () => this.#whenUnused(loaded),
+      whenUnused: () => this.whenUnused(loaded),
       onEnd: () => this.#onReplaced(),
     });
     return this.#replacement;
@@ -458,6 +467,7 @@ export class ModelLifecycle implements Runner {
     if (isAnotherFile) void this.#measureAgain();
     if (this.#phase !== 'loading') return;
     this.#lastUsedMs = this.#clock.now();
+    this.#servesSinceMs = this.#clock.now();
     this.#serve();
   }
 

@@ -1,7 +1,8 @@
 /**
  * Decides which of several models are in memory. It loads what is asked for, in that order, and unloads the models that were
  * least recently used to make room. No stream is cut for another model: a model in use is unloaded when its requests are
- * done, and takes no new ones until it is loaded again.
+ * done, and takes no new ones until it is loaded again. With time slices it goes on serving until its slice is over, and leaves
+ * then.
  */
 import { type Clock, systemClock, type Timer } from '../system/clock.ts';
 import { idleFor, roomFor } from './memory-budget.ts';
@@ -10,15 +11,19 @@ import type { MemoryNeed, ModelLifecycle } from './model-lifecycle.ts';
 /** How often the loader looks for models that nobody uses. */
 export const lookMs = 1000;
 
-/** memory: for another model. idle: nobody used it. asked: a client asked for it. */
-export type UnloadReason = 'memory' | 'idle' | 'asked';
+/** memory: for another model. turn: the same, after its time slice. idle: nobody used it. asked: a client asked for it. */
+export type UnloadReason = 'memory' | 'turn' | 'idle' | 'asked';
 
 export interface ModelLoaderOptions {
   /** Memory for all models together, on each kind of device; undefined: what is available before the first load. */
   readonly budgetBytes: number | undefined;
   /** How long an unused model stays loaded; 0: until its memory is needed. */
   readonly keepAliveMs: number;
+  /** How long a model in use may serve on while another one waits for its memory; undefined: it leaves after its requests. */
+  readonly timeSliceMs?: number | undefined;
   readonly onUnload?: (model: ModelLifecycle, reason: UnloadReason) => void;
+  /** The time slice of a model in use is over, and it waits for the end of its requests. */
+  readonly onTurnOver?: (model: ModelLifecycle) => void;
   readonly clock?: Clock;
 }
 
@@ -26,6 +31,8 @@ interface Queued {
   readonly model: ModelLifecycle;
   readonly need: MemoryNeed;
 }
+
+type PlacedResident = NonNullable<ModelLifecycle['resident']> & { readonly model: ModelLifecycle };
 
 /** The models' Loader. */
 export class ModelLoader {
@@ -36,6 +43,10 @@ export class ModelLoader {
   /** Budget by kind of device, set when a model is first to be loaded there. */
   readonly #budgets = new Map<string, number>();
   #timer: Timer | undefined;
+  /** Models that others wait for, and of which it is awaited that nobody uses them. */
+  readonly #awaited = new Set<ModelLifecycle>();
+  /** Rings when the next time slice is over that somebody waits for. */
+  #turn: Timer | undefined;
   #isStopped = false;
 
   constructor(options: ModelLoaderOptions) {
@@ -72,42 +83,73 @@ export class ModelLoader {
     // A model that was stopped meanwhile must not make others leave.
     this.#queued = this.#queued.filter(({ model }) => model.isQueued);
     const earlier: MemoryNeed[] = [];
+    let turnLeftMs = Number.POSITIVE_INFINITY;
     for (const queued of [...this.#queued]) {
-      this.#place(
+      const leftMs = this.#place(
         queued,
         earlier.filter(({ kind }) => kind === queued.need.kind),
       );
+      turnLeftMs = Math.min(turnLeftMs, leftMs ?? turnLeftMs);
       if (this.#queued.includes(queued)) earlier.push(queued.need);
     }
+    this.#turn?.cancel();
+    if (turnLeftMs < Number.POSITIVE_INFINITY)
+      this.#turn = this.#clock.after(turnLeftMs, () => this.onChange());
   }
 
   async stop(drainMs: number): Promise<void> {
     this.#isStopped = true;
     this.#timer?.cancel();
+    this.#turn?.cancel();
     this.#queued = [];
     await Promise.all([...this.#models].map((model) => model.stop(drainMs)));
   }
 
   /**
    * Loads the model if it fits beside the loaded ones and those that have waited longer. If memory is missing, starts to
-   * unload others.
+   * unload others, or returns how long they may serve on.
    */
-  #place(queued: Queued, earlier: readonly MemoryNeed[]): void {
+  #place(queued: Queued, earlier: readonly MemoryNeed[]): number | undefined {
     const { model, need } = queued;
     const residents = this.#residents().filter(({ kind }) => kind === need.kind);
     const room = roomFor({ name: model.name, bytes: need.bytes }, this.#budgetOf(need), residents);
     if (typeof room !== 'string' && room.length > 0) {
-      for (const { model: other, isBusy } of room) this.#unload(other, isBusy, 'memory');
-      return;
+      const leftMs = Math.max(...room.map((resident) => this.#turnLeftMs(resident)));
+      if (leftMs > 0) {
+        for (const { model: other, isBusy } of room) if (isBusy) void this.#awaitUnused(other);
+        return leftMs;
+      }
+      const reason = this.#options.timeSliceMs === undefined ? 'memory' : 'turn';
+      for (const { model: other, isBusy } of room) this.#unload(other, isBusy, isBusy ? reason : 'memory');
+      return undefined;
     }
     const staying = [...residents.filter(({ isLeaving }) => !isLeaving), ...earlier];
     const promisedBytes = staying.reduce((sum, { bytes }) => sum + bytes, need.bytes);
     // Memory that is being freed goes to earlier models first. Otherwise small models that come and go would keep a large one
     // out for ever.
-    if (earlier.length > 0 && typeof room !== 'string' && promisedBytes > this.#budgetOf(need)) return;
+    if (earlier.length > 0 && typeof room !== 'string' && promisedBytes > this.#budgetOf(need))
+      return undefined;
     this.#queued = this.#queued.filter((each) => each !== queued);
     if (typeof room === 'string') model.fail(room);
     else model.load(need);
+    return undefined;
+  }
+
+  /** How long the model may serve on although another one waits for its memory. */
+  #turnLeftMs({ isBusy, isLeaving, servesSinceMs }: PlacedResident): number {
+    const { timeSliceMs } = this.#options;
+    if (timeSliceMs === undefined || !isBusy || isLeaving) return 0;
+    return servesSinceMs + timeSliceMs - this.#clock.now();
+  }
+
+  async #awaitUnused(model: ModelLifecycle): Promise<void> {
+    if (this.#awaited.has(model)) return;
+    this.#awaited.add(model);
+    await model.whenUnused();
+    this.#awaited.delete(model);
+    // One that is being loaded or replaced has no users, and says when it serves. One that leaves says when it has.
+    const { isBusy = true, isLeaving = true } = model.resident ?? {};
+    if (!isBusy && !isLeaving) this.onChange();
   }
 
   /**
@@ -124,16 +166,21 @@ export class ModelLoader {
     }
   }
 
-  #residents() {
+  #residents(): PlacedResident[] {
     return [...this.#models].flatMap((model) => {
       const { resident } = model;
-      return resident === undefined ? [] : [{ ...resident, model }];
+      if (resident === undefined) return [];
+      // With time slices, of the models in use the one that has served for longest leaves first.
+      const isByTurns = resident.isBusy && this.#options.timeSliceMs !== undefined;
+      return [{ ...resident, ...(isByTurns && { lastUsedMs: resident.servesSinceMs }), model }];
     });
   }
 
   #unload(model: ModelLifecycle, isBusy: boolean, reason: UnloadReason): void {
     const isBegun = isBusy ? model.drain() : model.unload();
-    if (isBegun) this.#options.onUnload?.(model, reason);
+    if (!isBegun) return;
+    this.#options.onUnload?.(model, reason);
+    if (reason === 'turn') this.#options.onTurnOver?.(model);
   }
 
   #budgetOf({ kind, availableBytes }: MemoryNeed): number {

@@ -10,6 +10,7 @@ export class UnknownModelError extends Error {
 export type ServedModel = Pick<
   ModelLifecycle,
   | 'isPinned'
+  | 'isLeaving'
   | 'names'
   | 'created'
   | 'model'

@@ -13,13 +13,14 @@ const simulation = suite('simulation of calls');
 const seeds = new Seeds(60);
 
 simulation(
-  `no promise about calls is broken by cancels, deletions, parkings, clients that leave, stops, kills, reloads and long loads at any wait, in ${seeds.seeds.length} seeds`,
+  `no promise about calls is broken by cancels, deletions, parkings, time slices, clients that leave, stops, kills, reloads and long loads at any wait, in ${seeds.seeds.length} seeds`,
   async () => {
     await seeds.run((seed, counts) => new CallSimulation(seed, counts));
     seeds.assertKept();
     const all = acts.flatMap((act) => stages.map((stage) => `${act}, ${stage}`));
     seeds.assertMet('Acts', all, seedsForAll);
     seeds.assertMet('Parkings', parkingStages, seedsForAll);
+    seeds.assertMet('Unloads', ['memory', 'turn'], seedsForAll);
   },
 );
 

@@ -62,9 +62,11 @@ class Steps {
   /** values: the size of each model, and options of the loader. */
   #begin(values: Map<string, string>): void {
     const [keepAliveMs = 0, pinned = ''] = ['keepAliveMs', 'pinned'].map((name) => values.get(name));
-    const sizes = [...values].filter(([name]) => name !== 'keepAliveMs' && name !== 'pinned');
+    const timeSliceMs = values.has('timeSliceMs') ? Number(values.get('timeSliceMs')) : undefined;
+    const options = ['keepAliveMs', 'pinned', 'timeSliceMs'];
+    const sizes = [...values].filter(([name]) => !options.includes(name));
     const bytes = Object.fromEntries(sizes.map(([name, size]) => [name, Number(size)]));
-    this.#models = opened(bytes, { keepAliveMs: Number(keepAliveMs), pinned });
+    this.#models = opened(bytes, { keepAliveMs: Number(keepAliveMs), pinned, timeSliceMs });
   }
 
   async #do(act: string, name: string, value: string, reason?: string): Promise<void> {

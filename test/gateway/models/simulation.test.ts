@@ -17,7 +17,7 @@ simulation(`no promise about models is broken in ${seeds.seeds.length} seeds of 
   await seeds.run((seed, counts) => new ModelSimulation(seed, counts));
   seeds.assertKept();
   seeds.assertMet('Faults', modelFaultKinds, seedsForAll);
-  seeds.assertMet('Unloads', ['memory', 'idle', 'asked'], seedsForAll);
+  seeds.assertMet('Unloads', ['memory', 'turn', 'idle', 'asked'], seedsForAll);
   seeds.assertMet('Outcomes', outcomes, seedsForAll);
 });
 
