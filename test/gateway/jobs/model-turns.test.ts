@@ -56,16 +56,33 @@ test('a job that is handed over after each of its tokens goes on with the next o
   );
 });
 
-test('no job is handed over before one of its model has a token, and those without are first in the next turn', async () => {
+/** In its first turn b has one token, and a and c have none. */
+const unequal = async (): Promise<Begun> => {
   const app: Begun = await appWith((known, { promptIds }) => {
     if (app.runner.requests.length > 3) return tokens(known);
     return String.fromCharCode(...promptIds) === 'b' ? [...tokens(0).slice(0, 1), 'wait'] : ['wait'];
   });
+  return app;
+};
+
+test('no job is handed over before one of its model has a token', async () => {
+  const app = await unequal();
   const answers = ['a', 'c'].map((prompt) => begin(app, prompt));
   await until(PATIENCE_MS, 'Two that wait', () => app.runner.numAtWait === 2);
   app.jobs.endTurn(app.leaving);
   assert.is(app.jobs.stats?.numResumed, 0, 'the turn lasts until there is a token');
   answers.push(begin(app, 'b'));
+  for (const answer of await Promise.all(answers)) assert.match(answer, /\[DONE\]/);
+});
+
+test('jobs that have no token when a turn ends are first in the next one', async () => {
+  const app = await unequal();
+  const answers: Promise<string>[] = [];
+  for (const [index, prompt] of ['b', 'a', 'c'].entries()) {
+    answers.push(begin(app, prompt));
+    await until(PATIENCE_MS, `${prompt} that waits`, () => app.runner.numAtWait === index + 1);
+  }
+  app.jobs.endTurn(app.leaving);
   for (const answer of await Promise.all(answers)) assert.match(answer, /\[DONE\]/);
   assert.equal(promptsOf(app).slice(3, 6), ['a 0', 'c 0', 'b 1']);
 });
