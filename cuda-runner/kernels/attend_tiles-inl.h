@@ -45,6 +45,9 @@ struct TileAttention {
     Shared<float, kTileQueries> maxima;  // of the splits that are joined
     Shared<float, kTileQueries> sums;
     Shared<uint32_t, kTileQueries> positions;  // of the query's row
+    // The cap of scores and its factor. In registers they would be alive all the time, and values would
+    // spill.
+    Shared<float, 2> cap;
   };
   // The four queries of a lane's scores are neighbours.
   __device__ static uint32_t slot_of(uint32_t query) {
@@ -104,6 +107,10 @@ struct TileAttention {
       memory.positions[threadIdx.x] = tile.first_position + row_of(query);
       memory.maxima[threadIdx.x] = -INFINITY;
       memory.sums[threadIdx.x] = 0.0f;
+    }
+    if (threadIdx.x == 0) {
+      memory.cap[0] = in.shape.softcap;
+      memory.cap[1] = in.cap_factor;
     }
   }
 
@@ -171,9 +178,11 @@ struct TileAttention {
         scores[r][i] = ((s[0] + s[1]) + (s[2] + s[3])) * in.shape.scale;
       }
     }
-    if (in.shape.softcap == 0.0f) return;
+    const float cap = memory.cap[0];
+    if (cap == 0.0f) return;
+    const float factor = memory.cap[1];
     for (auto& of_query : scores) {
-      for (float& score : of_query) score = soft_capped(score, in.shape.softcap, in.cap_factor);
+      for (float& score : of_query) score = soft_capped(score, cap, factor);
     }
   }
 
