@@ -1,5 +1,4 @@
 import type { Config } from '../config/config.ts';
-import { UnavailableError } from '../errors/thrown.ts';
 import type { RunnerCommand } from '../runner/process/process.ts';
 import type { Runner, RunnerInfo } from '../runner/runner.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
@@ -82,11 +81,8 @@ export class Auditor {
         firstLoad.observe(event);
       },
     });
-    const failed = firstLoad.failed.then(({ reason }) => {
-      throw new UnavailableError(reason);
-    });
     pool.start();
-    return { modelIdentity, pool, ready: Promise.race([isReady.then(() => pool), failed]) };
+    return { modelIdentity, pool, ready: firstLoad.orFailed(isReady.then(() => pool)) };
   }
 }
 

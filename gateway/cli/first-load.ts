@@ -1,5 +1,6 @@
 import { constants } from 'node:os';
 import { ExitCode } from '../errors/exit-code.ts';
+import { UnavailableError } from '../errors/thrown.ts';
 import type { LoadFacts } from '../runner/supervision/exit-policy.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 
@@ -22,6 +23,14 @@ export class FirstLoad {
   readonly failed = new Promise<LoadFailure>((resolve) => {
     this.#fail = resolve;
   });
+
+  /** Settles as `ready` does. Throws UnavailableError if the first load fails before. */
+  orFailed<Ready>(ready: Promise<Ready>): Promise<Ready> {
+    const failed = this.failed.then(({ reason }) => {
+      throw new UnavailableError(reason);
+    });
+    return Promise.race([ready, failed]);
+  }
 
   observe(event: RunnerEvent): void {
     if (this.#isOver) return;

@@ -1,5 +1,4 @@
 import { RUNNER_LIMITS, type RunnerConfig } from '../config/runner-settings.ts';
-import { UnavailableError } from '../errors/thrown.ts';
 import { LoadedModel } from '../models/loaded-model.ts';
 import type { Model } from '../models/model.ts';
 import type { ModelSlot } from '../models/model-slot.ts';
@@ -34,10 +33,6 @@ export async function withOfflineModel(
   };
   let succeed: (served: { info: RunnerInfo; model: Model }) => void = () => {};
   const ready = new Promise<{ info: RunnerInfo; model: Model }>((resolve) => (succeed = resolve));
-  // A second runner is not awaited.
-  const failed = firstLoad.failed.then(({ reason }) => {
-    throw new UnavailableError(reason);
-  });
   const loaded = new LoadedModel(slot, chooseLauncher(config, { log }), {
     maxOpenRequests: maxOpen,
     maxQueuedTokens: RUNNER_LIMITS.promptTokens,
@@ -46,7 +41,8 @@ export async function withOfflineModel(
   });
   loaded.pool.start();
   try {
-    await use({ ...(await Promise.race([ready, failed])), runner: loaded.pool });
+    // A second runner is not awaited.
+    await use({ ...(await firstLoad.orFailed(ready)), runner: loaded.pool });
   } finally {
     await loaded.stop(0);
   }

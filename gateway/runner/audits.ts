@@ -1,3 +1,4 @@
+import { messageOf } from '../errors/thrown.ts';
 import type { ObservedRequest, RequestObserver } from './observed-runner.ts';
 import type { GenerateRequest, Runner, RunnerInfo, TokenBatch } from './runner.ts';
 
@@ -60,8 +61,9 @@ export class Audits implements RequestObserver {
   onEnd(observed: ObservedRequest): void {
     const tokenIds = this.#open.get(observed);
     this.#open.delete(observed);
+    if (tokenIds === undefined || tokenIds.length === 0) return;
     const info = this.#options.audited();
-    if (tokenIds === undefined || tokenIds.length === 0 || info === undefined) return;
+    if (info === undefined) return;
     if (this.#waiting.length >= MAX_WAITING_AUDITS) {
       this.#options.onAudited('skipped', `${MAX_WAITING_AUDITS} answers wait for their audit.`);
       return;
@@ -90,7 +92,7 @@ export class Audits implements RequestObserver {
         ];
       again = await computeAgain(runner, request, tokenIds.length);
     } catch (error) {
-      return ['unverifiable', `An answer cannot be computed again: ${(error as Error).message}`];
+      return ['unverifiable', `An answer cannot be computed again: ${messageOf(error)}`];
     }
     const position = tokenIds.findIndex((id, index) => id !== again[index]);
     if (position < 0) return ['equal', ''];
