@@ -335,7 +335,7 @@ export class RequestScheduler {
   /** Takes the next request that a runner has room for out of the queue. Makes room if its caller has too little. */
   #takeNext(): { readonly open: OpenRequest; readonly runner: ScheduledRunner } | undefined {
     if (this.#pending.size === 0) return undefined;
-    const places = new StepPlaces(this.#runners);
+    const places = new StepPlaces(this.#runners, this.#parksByPriority);
     const held = (caller: Caller): number => places.heldBy(caller);
     const turns = this.#grammarTurns;
     const ableFor = (open: OpenRequest, runners = this.#runners): readonly ScheduledRunner[] =>

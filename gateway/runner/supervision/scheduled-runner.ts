@@ -95,13 +95,14 @@ export class ScheduledRunner {
 /** The places in runners' steps, as callers have them now. */
 export class StepPlaces {
   readonly #numHeld = new Map<string, number>();
-  /** The highest priority number of each caller's requests. */
+  /** The highest priority number of each caller's requests; empty where none is parked by it. */
   readonly #leastUrgent = new Map<string, number>();
 
-  constructor(runners: readonly ScheduledRunner[]) {
+  constructor(runners: readonly ScheduledRunner[], parksByPriority: boolean) {
     for (const { computing } of runners)
       for (const { caller, priority } of computing) {
         this.#add(caller, 1);
+        if (!parksByPriority) continue;
         this.#leastUrgent.set(
           caller.name,
           Math.max(priority, this.#leastUrgent.get(caller.name) ?? priority),
