@@ -33,7 +33,7 @@ function requireOnly(sources: readonly Source[], pattern: RegExp, allowed: (name
 }
 
 const INCLUDE = /^#include [<"](.+)[>"]/gm;
-const IMPORT = /(?:^import|^} from|^export .* from|import\() ?'?.*?'([^']+)'/gm;
+const IMPORT = /(?:^import|^} from|^export .* from|import\() ?'?.*?'([^'\n]+)'/gm;
 
 test('cpu-runner links no CUDA, and the gateway imports no native code but for a journal', () => {
   assert.not.match(execFileSync('ldd', [CPU_RUNNER], { encoding: 'utf8' }), /cuda|nvidia/i);

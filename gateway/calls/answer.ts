@@ -45,7 +45,7 @@ import {
   type ThinkingPrompt,
   withThinkingConstraints,
 } from './thinking.ts';
-import { answerStructure, offerTools, type ToolOffer } from './tool-offer.ts';
+import { answerStructure, offerTools, type ToolOffer, tellGenericTools } from './tool-offer.ts';
 import { type ModelParams, readModel, type UsableModel, useModel } from './use-model.ts';
 
 /** The way of every call: its model, its prompts, what constrains its answers, the requests to the runner, and the answer. */
@@ -105,6 +105,7 @@ export async function answer(
   return useModel(c, deps, wanted, async (usable) => {
     const modelInMs = deps.monotonicNow() - beginMs;
     tellIgnored(c, deps.log, ignoredHints(usable.model, call.thinking));
+    if (call.tools) tellGenericTools(c, usable.model);
     const { signal: present } = c.req.raw;
     const signal = job === undefined ? present : AbortSignal.any([present, job.signal]);
     const sender = { signal, ...senderOf(c) };
@@ -193,6 +194,7 @@ export async function countTokens(c: Context, deps: RouteDeps, call: Call): Prom
   const model = await readModel(call.model, deps);
   const offer = call.tools && offerTools(call.tools, model);
   tellIgnored(c, deps.log, ignoredHints(model, call.thinking));
+  if (call.tools) tellGenericTools(c, model);
   const limit = { maxModelLen: Number.POSITIVE_INFINITY };
   const prompts = await promptsOf(call, model, limit, offer, {
     signal: c.req.raw.signal,

@@ -12,7 +12,6 @@ import type { RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import type { TokenLimits } from '../server/route-group.ts';
 import { ANONYMOUS } from '../system/caller.ts';
 import { numbersOf, type TooManyTokens } from '../tokenizer/tokenizer.ts';
-import { requireToolTemplate } from './tool-offer.ts';
 
 /** The most tokens of a prompt and its answer together, and of each by itself. */
 export type ContextLimit = Pick<RunnerInfo, 'maxModelLen'> & TokenLimits;
@@ -215,7 +214,7 @@ export async function renderChat(
   options: RenderOptions,
   field: string,
 ): Promise<number[]> {
-  return rendering(model, limit, messages, field, (template) => {
+  return rendering(model, limit, field, (template) => {
     return template.render(messages, limit.maxModelLen, options);
   });
 }
@@ -227,26 +226,25 @@ export async function renderChatText(
   options: RenderOptions,
 ): Promise<string> {
   const limit = { maxModelLen: Number.POSITIVE_INFINITY };
-  return rendering(model, limit, messages, 'messages', (template) => template.renderText(messages, options));
+  return rendering(model, limit, 'messages', (template) => template.renderText(messages, options));
+}
+
+/** Throws a 400 if the model has no chat template. */
+export function templateOf({ id, chatTemplate }: Pick<Model, 'id' | 'chatTemplate'>): ChatTemplate {
+  if (chatTemplate !== undefined) return chatTemplate;
+  const message = `The model "${id}" has no chat template; use POST /v1/completions or /execute, which take a plain prompt.`;
+  throw new ApiError({ status: 400, code: 'no_chat_template', message, param: 'model' });
 }
 
 async function rendering<Prompt>(
   model: Model,
   limit: ContextLimit,
-  messages: readonly ChatMessage[],
   field: string,
   render: (template: ChatTemplate) => Promise<Prompt>,
 ): Promise<Prompt> {
-  const hasCalls = messages.some(
-    ({ toolCalls, answers }) => toolCalls !== undefined || answers !== undefined,
-  );
-  if (hasCalls) requireToolTemplate(model, field);
-  if (model.chatTemplate === undefined) {
-    const message = `The model "${model.id}" has no chat template; use POST /v1/completions or /execute, which take a plain prompt.`;
-    throw new ApiError({ status: 400, code: 'no_chat_template', message, param: 'model' });
-  }
+  const template = templateOf(model);
   try {
-    return await render(model.chatTemplate);
+    return await render(template);
   } catch (error) {
     if (error instanceof PromptTooLongError) throw tooLong(field, `at least ${error.leastTokens}`, limit);
     if (!(error instanceof ChatTemplateError)) throw error;

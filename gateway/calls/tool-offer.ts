@@ -1,3 +1,4 @@
+import type { Context } from 'hono';
 import { ApiError, shown, unsupported } from '../errors/api-error.ts';
 import { tokenBytesOf } from '../generation/token-bytes.ts';
 import { type CallSyntax, markOf } from '../generation/tool-call-parser.ts';
@@ -5,6 +6,7 @@ import type { Model } from '../models/model.ts';
 import type { ToolDefinition } from '../prompt/chat-template.ts';
 import { callMarks, type ToolCallFormat } from '../prompt/tool-call-format.ts';
 import { type GenerateRequest, type Grammar, maxGrammarBytes } from '../runner/runner.ts';
+import { templateOf } from './prompt.ts';
 import { formatOfGrammar, maxJsonWhitespace } from './structural-tag.ts';
 import { type OfferedTool, toolGrammar } from './tool-grammar.ts';
 import { kindsOf, UnwritableSchema, WrittenParameters } from './written-arguments.ts';
@@ -40,7 +42,7 @@ export interface ToolOffer {
 type Asked = Pick<Model, 'id' | 'chatTemplate' | 'tokenizer'>;
 
 /**
- * Makes the offer. Throws a 400 if the model's template knows no tools, or has them called in an unknown format, and if
+ * Makes the offer. Throws a 400 if the model has no template, or one that has tools called in an unknown format, and if
  * the grammar is too large. form: the grammar of an answer that is not a call; undefined if that may be any text. With
  * the choice "none" the returned grammar does not include form, and the caller must use form itself.
  */
@@ -92,16 +94,17 @@ function writtenParameters(
   );
 }
 
-/** Throws a 400 if the model's template would leave out the tools or calls that `field` has. */
-export function requireToolTemplate(model: Asked, field: string): void {
-  if (model.chatTemplate?.toolUse !== 'none') return;
-  throw noTools(model, field, field === 'tools' ? 'tools' : 'messages with tool calls');
+/** The header's value `generic` says that the gateway describes the tools to the model, whose template knows none. */
+const TOOLS_HEADER = 'x-runnel-tools';
+
+export function tellGenericTools(c: Context, { chatTemplate }: Asked): void {
+  if (chatTemplate?.toolUse?.isGeneric) c.header(TOOLS_HEADER, chatTemplate.toolUse.name);
 }
 
 /** Whether tools can be offered to the model. */
 export function hasTools({ chatTemplate, tokenizer }: Asked): boolean {
-  const toolUse = chatTemplate?.toolUse ?? 'none';
-  return typeof toolUse !== 'string' && unreadableIn(toolUse, tokenizer) === undefined;
+  const toolUse = chatTemplate?.toolUse;
+  return toolUse !== undefined && unreadableIn(toolUse, tokenizer) === undefined;
 }
 
 /**
@@ -140,10 +143,9 @@ function textsOf({ trigger, begin, idMark = '', between, end }: ToolCallFormat):
 }
 
 function formatOf(model: Asked): ToolCallFormat {
-  const { id, chatTemplate, tokenizer } = model;
-  const toolUse = chatTemplate?.toolUse ?? 'none';
-  if (toolUse === 'none') throw noTools(model, 'tools', 'tools');
-  if (toolUse === 'unknown')
+  const { id, tokenizer } = model;
+  const { toolUse } = templateOf(model);
+  if (toolUse === undefined)
     throw unsupported(
       'tools',
       `The chat template of the model "${shown(id)}" calls tools in an unsupported format; ` +
@@ -156,11 +158,6 @@ function formatOf(model: Asked): ToolCallFormat {
     'tools',
     `The model "${shown(id)}" writes ${control} as a control token, which answers do not show as text: its tool calls cannot be read.`,
   );
-}
-
-function noTools({ id }: Asked, field: string, what: string): ApiError {
-  const message = `The chat template of the model "${shown(id)}" does not support tools; use a model whose template does, or send no ${what}.`;
-  return unsupported(field, message);
 }
 
 /** The form of an answer. field: its name in the body. */

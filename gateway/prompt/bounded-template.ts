@@ -20,9 +20,16 @@ export interface TemplateMessage {
   readonly content: string;
   readonly reasoning_content?: string;
   readonly thinking?: string;
-  readonly tool_calls?: readonly object[];
+  readonly tool_calls?: readonly TemplateCall[];
   readonly tool_call_id?: string;
   readonly name?: string;
+}
+
+/** A call of a tool in a message. */
+export interface TemplateCall {
+  readonly id: string;
+  readonly type: 'function';
+  readonly function: { readonly name: string; readonly arguments: object };
 }
 
 /** All variables that the template gets. */

@@ -6,7 +6,12 @@
 import { randomBytes } from 'node:crypto';
 import { LiteralFinder, type TextSegment } from '../tokenizer/added-tokens.ts';
 import type { Steps, Tokenizer } from '../tokenizer/tokenizer.ts';
-import { BoundedTemplate, outputCharsMax, type TemplateMessage } from './bounded-template.ts';
+import {
+  BoundedTemplate,
+  outputCharsMax,
+  type TemplateCall,
+  type TemplateMessage,
+} from './bounded-template.ts';
 import {
   type ChatMessage,
   ChatTemplateError,
@@ -15,9 +20,10 @@ import {
   type RenderOptions,
   textsIn,
 } from './chat-template.ts';
+import { type ToolConversation, withToolsInText } from './generic-tools.ts';
 import type { TemplateMarks } from './template-features.ts';
 import type { ThinkingFormat } from './thinking-format.ts';
-import { shortId } from './tool-call-format.ts';
+import { shortId, type ToolCallFormat } from './tool-call-format.ts';
 
 /** What a prompt needs of a tokenizer. */
 export interface PromptTokenizer
@@ -28,8 +34,7 @@ export interface PromptTokenizer
 
 export class ChatRenderer {
   readonly #source: string;
-  /** Turns the id of a tool call into one that the template accepts. */
-  readonly #idOf: (id: string) => string;
+  readonly #toolUse: ToolCallFormat | undefined;
   readonly #thinking: ThinkingFormat | undefined;
   readonly #tokenizer: PromptTokenizer;
   readonly #control: LiteralFinder<number>;
@@ -48,7 +53,7 @@ export class ChatRenderer {
     control: LiteralFinder<number>,
   ) {
     this.#source = source;
-    this.#idOf = typeof toolUse === 'object' && toolUse.hasShortIds ? shortId : (id) => id;
+    this.#toolUse = toolUse;
     this.#thinking = thinking;
     this.#tokenizer = tokenizer;
     this.#control = control;
@@ -69,29 +74,58 @@ export class ChatRenderer {
     messages: readonly ChatMessage[],
     { tools = [], variables = {}, addsGenerationPrompt = true, continuesLast = false }: RenderOptions = {},
   ): RenderedPrompt {
+    const idOf = this.#toolUse?.hasShortIds ? shortId : (id: string) => id;
     const given: Given = {
       variables,
       conversation: {
-        messages: messages.map((message) => templateMessage(message, this.#idOf, this.#thinking?.member)),
+        messages: messages.map((message) => templateMessage(message, idOf, this.#thinking?.member)),
         ...(tools.length === 0 ? {} : { tools }),
       },
     };
     const hidden = new ControlTokenEscaper(this.#tokenizer.controlLiterals, this.#control, textsIn(given));
     const safe = hideIn(given, hidden);
-    const said = safe.conversation.messages;
-    const prompt = this.parse().render(
+    const conversation = this.#toolUse?.isGeneric
+      ? { messages: withToolsInText(safe.conversation, () => this.#takesSystem()) }
+      : safe.conversation;
+    const said = conversation.messages;
+    const prompt = this.#rendered(
       {
         ...safe.variables,
-        ...safe.conversation,
+        ...conversation,
         messages: continuesLast ? markedAtEnd(said, hidden.mark) : said,
-        bos_token: this.#literal(this.#tokenizer.bosId),
-        eos_token: this.#literal(this.#tokenizer.eosId),
-        add_generation_prompt: addsGenerationPrompt && !continuesLast,
       },
-      outputCharsMax(charactersIn(safe.conversation)),
+      addsGenerationPrompt && !continuesLast,
+      outputCharsMax(charactersIn(conversation)),
     );
     const text = continuesLast ? untilMark(prompt, hidden.mark) : prompt;
     return new RenderedPrompt(text, hidden, this.#tokenizer, this.#control);
+  }
+
+  /** Throws ChatTemplateError. */
+  #rendered(conversation: ToolConversation & Given['variables'], begins: boolean, charsMax: number): string {
+    const { bosId, eosId } = this.#tokenizer;
+    const variables = {
+      ...conversation,
+      bos_token: this.#literal(bosId),
+      eos_token: this.#literal(eosId),
+      add_generation_prompt: begins,
+    };
+    return this.parse().render(variables, charsMax);
+  }
+
+  /** Whether the template writes a system message, rather than refusing it or leaving it out. */
+  #takesSystem(): boolean {
+    const content = `${open}system${close}`;
+    const messages = [
+      { role: 'system', content },
+      { role: 'user', content: 'user' },
+    ];
+    try {
+      return this.#rendered({ messages }, true, outputCharsMax(0)).includes(content);
+    } catch (error) {
+      if (error instanceof ChatTemplateError) return false;
+      throw error;
+    }
   }
 
   #literal(id: number | undefined): string {
@@ -147,10 +181,7 @@ class RenderedPrompt {
 /** What a client gives to the template. */
 interface Given {
   readonly variables: Readonly<Record<string, unknown>>;
-  readonly conversation: {
-    readonly messages: readonly TemplateMessage[];
-    readonly tools?: readonly object[];
-  };
+  readonly conversation: ToolConversation;
 }
 
 /** The message with the names that templates use. Absent fields are left out, because templates ask whether they are defined. */
@@ -160,7 +191,7 @@ function templateMessage(
   reasoningMember: ThinkingFormat['member'],
 ): TemplateMessage {
   const calls = toolCalls.map(({ id, ...function_ }) => {
-    return { id: idOf(id), type: 'function', function: function_ };
+    return { id: idOf(id), type: 'function', function: function_ } satisfies TemplateCall;
   });
   return {
     role,

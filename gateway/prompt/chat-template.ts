@@ -1,6 +1,6 @@
 import type { Caller } from '../system/caller.ts';
 import type { ThinkingFormat } from './thinking-format.ts';
-import type { ToolUse } from './tool-call-format.ts';
+import type { ToolCallFormat } from './tool-call-format.ts';
 
 /** A chat message as templates see it. Roles are an enumeration so that clients cannot forge one. */
 export interface ChatMessage {
@@ -57,8 +57,8 @@ export const reservedVariables: readonly string[] = [
 
 /** A model's own chat template. */
 export interface ChatTemplate {
-  /** How the template lets the model call tools. */
-  readonly toolUse: ToolUse;
+  /** How the model writes calls of tools; undefined if its template has them written in an unknown way. */
+  readonly toolUse: ToolCallFormat | undefined;
   /** How the model marks its thinking. Absent if it does not think, or marks it in an unknown way. */
   readonly thinking?: ThinkingFormat | undefined;
   /** Begins the start-up that the first render would otherwise wait for. */

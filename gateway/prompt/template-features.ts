@@ -4,12 +4,12 @@ import { tokensOf } from './jinja/lexer.ts';
 import { StatementParser } from './jinja/statement-parser.ts';
 import { JinjaError } from './jinja/values.ts';
 import { type ThinkingFormat, thinkingOf } from './thinking-format.ts';
-import { type ToolUse, toolUseOf } from './tool-call-format.ts';
+import { type ToolCallFormat, toolUseOf } from './tool-call-format.ts';
 
 /** What the texts in a chat template show of the answers of its model. */
 export interface TemplateMarks {
-  /** How the template lets the model call tools. */
-  readonly toolUse: ToolUse;
+  /** How the model writes calls of tools; undefined if its template has them written in an unknown way. */
+  readonly toolUse: ToolCallFormat | undefined;
   /** How the model marks its thinking; undefined if it does not think, or marks it in an unknown way. */
   readonly thinking: ThinkingFormat | undefined;
 }

@@ -25,6 +25,8 @@ export interface ToolCallFormat {
   readonly parameter?: ParameterFormat;
   /** Whether the template accepts only ids of 9 letters and digits. */
   readonly hasShortIds?: boolean;
+  /** Whether the template knows no tools, so that the gateway writes tools, calls and results into the texts of messages. */
+  readonly isGeneric?: boolean;
 }
 
 /** How an argument is written: `begin`, its name, `between`, its value, `end`. A string is written verbatim, all else as JSON. */
@@ -42,6 +44,9 @@ export const hermesFormat: ToolCallFormat = {
   end: '}\n</tool_call>',
   separator: '\n',
 };
+
+/** For templates that know no tools: see generic-tools.ts. Many models have seen this form in other models' texts. */
+export const genericFormat: ToolCallFormat = { ...hermesFormat, name: 'generic', isGeneric: true };
 
 export const llamaFormat: ToolCallFormat = {
   name: 'llama',
@@ -120,9 +125,6 @@ export const callMarks: readonly string[] = [
   '</tool_call>',
 ];
 
-/** none: the template does not read tools. unknown: it does, but its calls are written in a way that is not known here. */
-export type ToolUse = ToolCallFormat | 'none' | 'unknown';
-
 /** The mark before a call on a line of its own. The line break stands in the template itself, or escaped in a string of it. */
 const hermesMark = /<tool_call>(\\n|\n)(?!\s*\[)/;
 /** Texts of templates that write calls as XML within the same mark. */
@@ -135,25 +137,26 @@ const glmWithoutLines = /<tool_call>\{[^{}\n]+\}<arg_key>\{[^{}\n]+\}<\/arg_key>
 /** The id of a call stands between its name and its arguments. */
 const mistralId = /\[TOOL_CALLS\][^[]*\[CALL_ID\][^[]*\[ARGS\]/;
 
-export function toolUseOf(templateSource: string): ToolUse {
+/** Undefined if the template reads tools, but its calls are written in a way that is not known here. */
+export function toolUseOf(templateSource: string): ToolCallFormat | undefined {
   const has = (text: string) => templateSource.includes(text);
   const hasKey = (key: string) => has(`"${key}"`) || has(`\\"${key}\\"`);
-  if (!/\btools\b/.test(templateSource)) return 'none';
+  if (!/\btools\b/.test(templateSource)) return genericFormat;
   if (has('[TOOL_CALLS]')) return mistralUseOf(templateSource);
   if (has('<tool_call>\\n<function=') && has('</parameter>')) return qwenXmlFormat;
   if (has('<arg_key>') && glmLines.test(templateSource)) return glmFormat;
   if (glmWithoutLines.test(templateSource)) return glm47Format;
   if (hermesMark.test(templateSource) && hasKey('arguments') && !xmlTexts.some(has)) return hermesFormat;
   if (has('ipython') && hasKey('parameters')) return llamaFormat;
-  return 'unknown';
+  return undefined;
 }
 
-function mistralUseOf(templateSource: string): ToolUse {
+function mistralUseOf(templateSource: string): ToolCallFormat | undefined {
   if (templateSource.includes('[CALL_ID]'))
-    return mistralId.test(templateSource) ? mistralIdFormat : 'unknown';
+    return mistralId.test(templateSource) ? mistralIdFormat : undefined;
   if (templateSource.includes('[ARGS]')) return mistralFormat;
   const [, space] = mistralList.exec(templateSource) ?? [];
-  return space === undefined ? 'unknown' : mistralListFormat(space);
+  return space === undefined ? undefined : mistralListFormat(space);
 }
 
 /** A regular expression, of all of an id. */

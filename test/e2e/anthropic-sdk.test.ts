@@ -109,10 +109,38 @@ test('raises errors it can parse', async () => {
   assert.match((hot as APIError).requestID ?? '', /^[0-9a-f-]{36}$/);
   const unknown = await errorOf(() => client.messages.create({ ...request, model: 'claude' }));
   assert.instance(unknown, NotFoundError);
-  const tools = [{ name: 'f', input_schema: { type: 'object' as const } }];
-  assert.match(
-    String(await errorOf(() => client.messages.create({ ...request, tools }))),
-    'does not support tools',
+});
+
+test('calls a tool with the default model, whose template knows none, and goes on with its result', async () => {
+  const input_schema = {
+    type: 'object' as const,
+    properties: { unit: { enum: ['celsius', 'fahrenheit'] } },
+    required: ['unit'],
+  };
+  const asked = {
+    ...request,
+    max_tokens: 100,
+    tools: [{ name: 'weather', input_schema }],
+    tool_choice: { type: 'any' as const, disable_parallel_tool_use: true },
+  };
+  const { data, response } = await client.messages.create(asked).withResponse();
+  assert.is(response.headers.get('x-runnel-tools'), 'generic');
+  assert.is(data.stop_reason, 'tool_use');
+  const [call, ...others] = data.content;
+  assert.ok(call?.type === 'tool_use' && others.length === 0);
+  assert.match(JSON.stringify(call.input), /^\{"unit":"(celsius|fahrenheit)"\}$/);
+  const { content } = await client.messages.create({
+    ...asked,
+    tool_choice: { type: 'none' },
+    messages: [
+      ...request.messages,
+      { role: 'assistant', content: data.content },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: call.id, content: '12 degrees' }] },
+    ],
+  });
+  assert.equal(
+    content.map(({ type }) => type),
+    ['text'],
   );
 });
 

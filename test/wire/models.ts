@@ -1,12 +1,13 @@
 import type { Model } from '../../gateway/models/model.ts';
 import {
+  genericFormat,
   glm47Format,
   llamaFormat,
   mistralFormat,
   mistralIdFormat,
   mistralListFormat,
   qwenXmlFormat,
-  type ToolUse,
+  type ToolCallFormat,
 } from '../../gateway/prompt/tool-call-format.ts';
 import { byteModel, byteTokenizer, fillingModel, withMarks } from '../fixtures/byte-model.ts';
 import { thinkingModel } from '../fixtures/thinking-model.ts';
@@ -24,7 +25,7 @@ function thinking(promptEnd: string): Model {
   });
 }
 
-function calling(toolUse: ToolUse, tokenizer = byteTokenizer): Model {
+function calling(toolUse: ToolCallFormat | undefined, tokenizer = byteTokenizer): Model {
   const { chatTemplate } = byteModel;
   if (chatTemplate === undefined) throw new Error('The model of bytes has a template.');
   return { ...byteModel, tokenizer, chatTemplate: { ...chatTemplate, toolUse } };
@@ -44,8 +45,8 @@ const MODELS: Readonly<Record<string, Model | undefined>> = {
   'thinking-without-break': thinking('<think>'),
   'thinking-if-it-likes': thinking(''),
   'thinking-closed': thinking('<think></think>'),
-  'without-tools': calling('none'),
-  'unknown-tools': calling('unknown'),
+  generic: calling(genericFormat),
+  'unknown-tools': calling(undefined),
   'qwen-xml': calling(qwenXmlFormat),
   'qwen-xml-control': calling(qwenXmlFormat, { ...byteTokenizer, controlLiterals: ['</parameter>'] }),
   'glm-4.7': calling(glm47Format),

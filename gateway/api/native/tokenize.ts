@@ -1,7 +1,7 @@
 import type { Handler } from 'hono';
 import * as z from 'zod';
 import { renderChatText, requireKnownIds } from '../../calls/prompt.ts';
-import { requireToolTemplate } from '../../calls/tool-offer.ts';
+import { tellGenericTools } from '../../calls/tool-offer.ts';
 import { readModel } from '../../calls/use-model.ts';
 import { memberOf } from '../../json/json-values.ts';
 import { sharerOf } from '../../server/guard/caller.ts';
@@ -127,7 +127,7 @@ export function applyTemplate(deps: RouteDeps): Handler {
   return async (c) => {
     const request = parseBody(applyTemplateBody, await readJson(c));
     const model = await readModel(request.model, deps);
-    if (request.tools.length > 0) requireToolTemplate(model, 'tools');
+    if (request.tools.length > 0) tellGenericTools(c, model);
     const tools = request.tools.map(({ definition }) => definition);
     const options = { ...renderOptions(request), tools, signal: c.req.raw.signal, caller: sharerOf(c) };
     const prompt = await renderChatText(model, request.messages, options);

@@ -18,7 +18,7 @@ import {
 } from '../../prompt/chat-template.ts';
 import type { TemplateFacts } from '../../prompt/template-features.ts';
 import type { ThinkingFormat } from '../../prompt/thinking-format.ts';
-import type { ToolUse } from '../../prompt/tool-call-format.ts';
+import type { ToolCallFormat } from '../../prompt/tool-call-format.ts';
 import { ANONYMOUS } from '../../system/caller.ts';
 import { FairQueue, type QueueItem, SharedLimit } from '../../system/fair-shares.ts';
 import {
@@ -123,8 +123,8 @@ export class ModelReader implements LongTextEncoder, ChatTemplate {
     }
   }
 
-  get toolUse(): ToolUse {
-    return this.#read?.marks?.toolUse ?? 'none';
+  get toolUse(): ToolCallFormat | undefined {
+    return this.#read?.marks?.toolUse;
   }
 
   get thinking(): ThinkingFormat | undefined {

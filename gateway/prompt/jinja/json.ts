@@ -13,6 +13,17 @@ interface JsonStyle {
   readonly isAscii: boolean;
 }
 
+/** JSON in one line, with a space after each comma and colon. */
+export function oneLine(value: Value): string {
+  return jsonOf(value, {
+    indent: undefined,
+    itemSeparator: ', ',
+    keySeparator: ': ',
+    sortsKeys: false,
+    isAscii: false,
+  });
+}
+
 export function jsonOf(value: Value, style: JsonStyle, level = 0): string {
   if (value === null) return 'null';
   if (typeof value === 'boolean') return String(value);

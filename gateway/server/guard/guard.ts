@@ -85,6 +85,7 @@ function answerPages(origins: Origins): MiddlewareHandler {
       'x-should-retry',
       'x-runnel-ignored',
       'x-runnel-job-id',
+      'x-runnel-tools',
       'retry-after',
       'retry-after-ms',
     ],

@@ -18,7 +18,7 @@ test('a template that is temporarily unavailable is a 503 with Retry-After', asy
   const { post } = testApp({
     model: () => ({
       ...byteModel,
-      chatTemplate: { toolUse: 'none', start() {}, render, renderText: render },
+      chatTemplate: { toolUse: undefined, start() {}, render, renderText: render },
     }),
   });
   const response = await post('/v1/chat/completions', conversation);
