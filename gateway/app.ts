@@ -8,6 +8,7 @@ import { nativeGroup } from './api/native/routes.ts';
 import { ollamaGroup } from './api/ollama/routes.ts';
 import { openAiGroup } from './api/openai/routes.ts';
 import { operatorGroup, probeGroup } from './api/operator/routes.ts';
+import { RERANK_PATH } from './api/rerank/routes.ts';
 import { Batches } from './batches/batches.ts';
 import { refuseIdempotencyKey } from './calls/idempotency.ts';
 import { ApiError, shown } from './errors/api-error.ts';
@@ -99,8 +100,16 @@ function noBatches({ log, now, clock = systemClock, maxBodyBytes: maxLineBytes }
   return new Batches({ ...none, log, now, clock, maxLineBytes });
 }
 
-/** OpenAI's routes, which clients whose base URL lacks /v1 ask for without it. */
-const UNVERSIONED = ['/chat/completions', '/completions', '/embeddings', '/models', '/responses'];
+/** Routes that clients whose base URL lacks /v1 ask for without it. */
+const UNVERSIONED = [
+  ...['/chat/completions', '/completions', '/embeddings', '/models', '/responses'],
+  ...['/rerank', '/reranking', '/score'],
+];
+/** Paths of Cohere's and of llama-server's clients for the same route. */
+const SYNONYMS = new Map([
+  ['/v2/rerank', RERANK_PATH],
+  ['/v1/reranking', RERANK_PATH],
+]);
 
 /** The path by which guard, routes and log know a request: with /v1, and without a slash at its end. */
 function pathOfRequest(request: Request): string {
@@ -108,7 +117,8 @@ function pathOfRequest(request: Request): string {
   // Two slashes are not the page at /.
   const path = sent.length > 2 && sent.endsWith('/') ? sent.slice(0, -1) : sent;
   const isUnversioned = UNVERSIONED.some((each) => path === each || path.startsWith(`${each}/`));
-  return isUnversioned ? `/v1${path}` : path;
+  const versioned = isUnversioned ? `/v1${path}` : path;
+  return SYNONYMS.get(versioned) ?? versioned;
 }
 
 /** Refuses compressed bodies: nothing here decompresses them. */

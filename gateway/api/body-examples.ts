@@ -1,4 +1,6 @@
 const model = 'smollm2';
+const query = 'What is the capital of France?';
+const documents = ['Paris is.', 'A lion roars.'];
 const messages = [{ role: 'user', content: 'Why is the sky blue?' }];
 const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] };
 const description = 'The weather of a city';
@@ -17,6 +19,8 @@ export const bodyExamples: Readonly<Record<string, unknown>> = {
   },
   '/v1/completions': { model, prompt: 'Once upon a time', max_tokens: 64, stop: ['\n'] },
   '/v1/embeddings': { model, input: ['a text', 'another one'] },
+  '/v1/rerank': { model, query, documents, top_n: 1 },
+  '/v1/score': { model, text_1: query, text_2: documents },
   '/v1/responses': { model, input: 'Why is the sky blue?', max_output_tokens: 64, store: true },
   '/v1/files': { file: line, purpose: 'batch' },
   '/v1/batches': { input_file_id: 'file-1', endpoint: '/v1/chat/completions', completion_window: '24h' },

@@ -9,7 +9,8 @@ import {
 import type { UsableModel } from '../calls/use-model.ts';
 import { whileWanted } from '../calls/whole-answer.ts';
 import { ApiError, invalidField } from '../errors/api-error.ts';
-import { Embeddings, embeddingRequest, ofLengthOne, poolingOf } from '../generation/embeddings.ts';
+import { embeddingRequest, ofLengthOne, poolingOf } from '../generation/embeddings.ts';
+import { Readings } from '../generation/readings.ts';
 import type { Model } from '../models/model.ts';
 import type { RenderOptions } from '../prompt/chat-template.ts';
 import { senderOf, sharerOf } from '../server/guard/caller.ts';
@@ -92,7 +93,7 @@ export async function embedTexts(
   let vectors: readonly Float32Array[];
   budget.hold(caller, heldBytes);
   try {
-    const embeddings = new Embeddings(runner, requests);
+    const embeddings = new Readings(runner, requests, ({ embedding }) => embedding);
     vectors = await whileWanted(signal, embeddings, embeddings);
     used.tokens_cached = embeddings.numCachedTokens;
   } finally {

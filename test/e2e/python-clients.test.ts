@@ -3,7 +3,7 @@ import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { hasPythonClients, runPythonClient } from '../fixtures/python-clients.ts';
 
-/** Python's clients of OpenAI, Anthropic, Ollama and LangChain against a running server. */
+/** Python's clients of OpenAI, Anthropic, Ollama, LangChain and Cohere against a running server. */
 
 const test = suite('python clients');
 
@@ -17,5 +17,6 @@ clientTest('openai streams, follows a schema, and reports refusals', () => run('
 clientTest('anthropic streams, counts, and reports refusals', () => run('anthropic'));
 clientTest('ollama streams, lists, and reports refusals', () => run('ollama'));
 clientTest('langchain-openai answers, streams, batches, and keeps to a schema', () => run('langchain'));
+clientTest('cohere ranks documents, and reports refusals', () => run('cohere'));
 
 test.run();

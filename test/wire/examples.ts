@@ -5,7 +5,7 @@ import { type Exchange, parseWireFile, pathsOf } from './wire-file.ts';
 
 /** The files that are searched, in this order. */
 const FILES = [
-  ...['plain', 'operators', 'models', 'tokens', 'apply-template', 'embeddings', 'ollama-models'],
+  ...['plain', 'operators', 'models', 'tokens', 'apply-template', 'embeddings', 'rerank', 'ollama-models'],
   ...['ollama-embed', 'durable', 'durable-execute', 'parking', 'cancel', 'batches', 'batches-cancelled'],
   ...['stored-responses', 'background-responses', 'metrics', 'openapi', 'routes', 'clients-bodies'],
 ];

@@ -9,7 +9,7 @@ import {
   qwenXmlFormat,
   type ToolCallFormat,
 } from '../../gateway/prompt/tool-call-format.ts';
-import { byteModel, byteTokenizer, fillingModel, withMarks } from '../fixtures/byte-model.ts';
+import { byteModel, byteTokenizer, fillingModel, rankingModel, withMarks } from '../fixtures/byte-model.ts';
 import { thinkingModel } from '../fixtures/thinking-model.ts';
 
 /** The models that wire files name. Each has bytes as tokens. */
@@ -46,6 +46,7 @@ const MODELS: Readonly<Record<string, Model | undefined>> = {
   'thinking-if-it-likes': thinking(''),
   'thinking-closed': thinking('<think></think>'),
   generic: calling(genericFormat),
+  ranking: rankingModel,
   'unknown-tools': calling(undefined),
   'qwen-xml': calling(qwenXmlFormat),
   'qwen-xml-control': calling(qwenXmlFormat, { ...byteTokenizer, controlLiterals: ['</parameter>'] }),

@@ -197,6 +197,17 @@ export const fields: Readonly<Record<string, string>> = {
   // Embeddings, tokens, models, files and batches.
   encoding_format: 'Numbers, or the base64 of their bytes in single precision, the lowest byte first.',
   dimensions: 'How many values a vector has: the first ones, scaled again. Without it all.',
+  query: 'What is looked for.',
+  documents: 'Texts, or objects with a `text`; 1 to 1,000.',
+  'documents.text': 'The text of the document.',
+  top_n: 'How many results there are at most: the most relevant ones. Without it all.',
+  return_documents: 'Whether results have the texts of the documents.',
+  '/v1/rerank.instruction':
+    'What makes a document relevant; otherwise that it answers the query of a web search.',
+  '/v1/score.instruction':
+    'What makes a document relevant; otherwise that it answers the query of a web search.',
+  text_1: 'The query; a list with as many texts as `text_2` makes pairs.',
+  text_2: 'A document, or several.',
   truncate: 'Whether a text that is too long loses its end; otherwise it is refused.',
   add_special: 'Whether BOS and EOS are added where the model wants them.',
   add_special_tokens: 'Whether BOS and EOS are added where the model wants them.',

@@ -12,6 +12,7 @@ import {
 } from '../../server/route-group.ts';
 import { batchOperations } from '../batches/routes.ts';
 import { openAiErrorBody } from '../error-bodies.ts';
+import { rerankOperations, rerankPaths } from '../rerank/routes.ts';
 import { responseOperations } from '../responses/routes.ts';
 import { calling, get, post, requestId } from '../route.ts';
 import { chat } from './chat-request.ts';
@@ -58,7 +59,7 @@ export const openAiGroup: RouteGroup = {
   name: 'openai',
   paths: ['/v1/*'],
   access: 'key',
-  generating: ['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/responses'],
+  generating: ['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/responses', ...rerankPaths],
   begin: requestId(),
   operations: [
     calling(
@@ -84,6 +85,7 @@ export const openAiGroup: RouteGroup = {
       embeddingBody,
       json('A list of embeddings.', embeddingsSchema),
     ),
+    ...rerankOperations,
     get('/v1/models', 'The models that are served', listing, json('A list of models.', modelsSchema)),
     get('/v1/models/{name}', 'One model', describing, json('A model.', modelSchema)),
     ...responseOperations,

@@ -7,11 +7,13 @@ import { chat } from '../../../gateway/api/openai/chat-request.ts';
 import { completions } from '../../../gateway/api/openai/completion-request.ts';
 import { embeddingBody } from '../../../gateway/api/openai/embeddings.ts';
 import { chatIgnored, completionIgnored, embeddingIgnored } from '../../../gateway/api/openai/fields.ts';
+import { rerankBody, rerankIgnored } from '../../../gateway/api/rerank/rerank.ts';
+import { scoreBody } from '../../../gateway/api/rerank/score.ts';
 import { responsesBody, responsesIgnored } from '../../../gateway/api/responses/request.ts';
 import { encodeToRunner } from '../../../gateway/runner/protocol/to-runner.ts';
 import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
 import { testApp } from '../../fixtures/app.ts';
-import { EOS_ID, fillingModel } from '../../fixtures/byte-model.ts';
+import { EOS_ID, fillingModel, rankingModel } from '../../fixtures/byte-model.ts';
 import { durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { thinkingModel } from '../../fixtures/thinking-model.ts';
@@ -55,6 +57,7 @@ const OBEYED_BY_GATEWAY = [
   'receipt',
   'dimensions',
   'encoding_format',
+  'return_documents',
   'reasoning_format',
 ];
 /** Tried on a model that thinks: others refuse them, or have nothing to do for them. */
@@ -69,8 +72,11 @@ const OF_THINKING = [
 ];
 /** Fields that are refused if there is no journal. */
 const OF_JOURNAL = ['durable', 'background'];
-/** Fields that must agree with another field, or with a response that is stored (stored-responses.test.ts). */
-const FOLLOW_OTHERS = ['store', 'repeat_last_n', 'previous_response_id'];
+/**
+ * Fields that must agree with another field, or with a response that is stored (stored-responses.test.ts), or whose larger values
+ * change nothing (test/wire/cases/rerank.txt).
+ */
+const FOLLOW_OTHERS = ['store', 'repeat_last_n', 'previous_response_id', 'top_n'];
 /** What a field needs beside it, so that it is not refused as one that would be ignored. */
 const NEEDS: Record<string, object> = {
   stream_options: { stream: true },
@@ -155,6 +161,18 @@ const ROUTES: readonly Route[] = [
     base: { model: 'bytes', input: 'Hi' },
     candidates: ['base64'],
   },
+  {
+    path: '/v1/rerank',
+    fields: rerankBody.shape,
+    inert: rerankIgnored,
+    base: { model: 'bytes', query: 'q', documents: ['one', 'two'] },
+  },
+  {
+    path: '/v1/score',
+    fields: scoreBody.shape,
+    inert: {},
+    base: { model: 'bytes', text_1: 'q', text_2: 'one' },
+  },
 ];
 
 interface Outcome {
@@ -182,6 +200,7 @@ const changes = { runner, monotonicNow: () => (nowMs += TICK_MS), modelNames: ['
 const app = testApp(changes);
 const appOfThinking = testApp({ ...changes, model: () => thinking });
 const appOfFilling = testApp({ ...changes, model: () => fillingModel });
+const appOfRanking = testApp({ ...changes, model: () => rankingModel });
 
 /** name: the field that is tried. Fields of a journal get an application of their own with an empty journal. */
 async function ask(path: string, body: object, name = ''): Promise<Outcome> {
@@ -189,10 +208,10 @@ async function ask(path: string, body: object, name = ''): Promise<Outcome> {
   runner.requests.splice(0);
   const durable = OF_JOURNAL.includes(name) ? await durableApp(journalFolder(), changes) : undefined;
   const ofName = OF_THINKING.includes(name) ? appOfThinking : name === 'suffix' ? appOfFilling : app;
-  const { post } = durable ?? ofName;
+  const { post } = durable ?? (/rerank|score/.test(path) ? appOfRanking : ofName);
   const response = await post(path, body);
   const answer = (await response.text()).replace(
-    /(cmpl-|resp_|msg_)[0-9a-f-]{36}|"(decode_time_ms|created|created_at|completed_at)":\d+/g,
+    /(cmpl-|resp_|msg_|rerank-|score-)[0-9a-f-]{36}|"(decode_time_ms|created|created_at|completed_at)":\d+/g,
     '',
   );
   const frames = runner.requests.map((request) => {

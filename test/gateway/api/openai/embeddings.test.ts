@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { maxTextsAtOnce } from '../../../../gateway/generation/embeddings.ts';
+import { maxPromptsAtOnce } from '../../../../gateway/generation/readings.ts';
 import { type ModelPooling, poolingOfType } from '../../../../gateway/models/model.ts';
 import { GenerationError } from '../../../../gateway/runner/runner.ts';
 import { ByteBudget } from '../../../../gateway/server/guard/bodies.ts';
@@ -44,16 +44,16 @@ test('the runner has a bounded number of texts of one request at once', async ()
   runner.script = ['wait'];
   const controller = new AbortController();
   const { app } = testApp({ runner });
-  const numTexts = maxTextsAtOnce + 10;
+  const numTexts = maxPromptsAtOnce + 10;
   const body = JSON.stringify({ model: 'bytes', input: Array(numTexts).fill('a') });
   const headers = { 'content-type': 'application/json' };
   const asked = app.request(PATH, { method: 'POST', headers, body, signal: controller.signal });
-  while (runner.requests.length < maxTextsAtOnce) await new Promise(setImmediate);
+  while (runner.requests.length < maxPromptsAtOnce) await new Promise(setImmediate);
   for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate);
-  assert.is(runner.requests.length, maxTextsAtOnce);
+  assert.is(runner.requests.length, maxPromptsAtOnce);
   controller.abort();
   await asked;
-  assert.is(runner.cancelled, maxTextsAtOnce);
+  assert.is(runner.cancelled, maxPromptsAtOnce);
   runner.script = [];
   const { data } = (await (
     await post(PATH, { model: 'bytes', input: Array(numTexts).fill('a') })

@@ -1,7 +1,13 @@
 /** Embedding requests beside generation requests, over runners that die. */
 import * as assert from 'uvu/assert';
-import { Embeddings, embeddingRequest } from '../../../../gateway/generation/embeddings.ts';
-import { type GenerateRequest, GenerationError, type Runner } from '../../../../gateway/runner/runner.ts';
+import { embeddingRequest } from '../../../../gateway/generation/embeddings.ts';
+import { Readings } from '../../../../gateway/generation/readings.ts';
+import {
+  type GenerateRequest,
+  GenerationError,
+  type Runner,
+  type TokenBatch,
+} from '../../../../gateway/runner/runner.ts';
 import { closingSuite } from '../../../fixtures/closing-suite.ts';
 import { fakeEmbedding, fakeModelIdentity } from '../../../fixtures/fake-tokens.ts';
 import {
@@ -22,8 +28,10 @@ function embeddingOf(promptIds: readonly number[]): GenerateRequest {
   return embeddingRequest({ promptIds, modelIdentity: fakeModelIdentity, cacheSalt, pooling: 'mean' });
 }
 
+const vectorOf = ({ embedding }: TokenBatch): Float32Array | undefined => embedding;
+
 async function vectorsOf(runner: Runner, texts: readonly (readonly number[])[]): Promise<number[][]> {
-  const embeddings = new Embeddings(runner, texts.map(embeddingOf));
+  const embeddings = new Readings(runner, texts.map(embeddingOf), vectorOf);
   const vectors = await within(patienceMs, 'the vectors', embeddings.answer);
   return vectors.map((vector) => [...vector]);
 }
@@ -53,14 +61,17 @@ test('a text that kills its runner twice is quarantined, and the others get thei
   assert.is((error as GenerationError).code, 'RUNNER_CRASHED');
   assert.is(eventsOf('request_quarantined').length, 1);
   // The same embedding request is refused at once. A generation request with the same ids is another request.
-  assert.throws(() => new Embeddings(supervisor, [embeddingOf([poisonId, 1])]), /do not send it again/);
+  assert.throws(
+    () => new Readings(supervisor, [embeddingOf([poisonId, 1])], vectorOf),
+    /do not send it again/,
+  );
   await state('ready');
   assert.equal(await vectorsOf(supervisor, [[8]]), [fakeEmbedding([8])]);
 });
 
 test('a vector that nobody waits for any more is taken back from the runner', async () => {
   const { supervisor } = await ready(['--delay-ms', '50']);
-  const embeddings = new Embeddings(supervisor, [[1], [2]].map(embeddingOf));
+  const embeddings = new Readings(supervisor, [[1], [2]].map(embeddingOf), vectorOf);
   assert.is(supervisor.status().openRequests, 2);
   embeddings.cancel();
   await until(patienceMs, 'no request', () => supervisor.status().openRequests === 0);

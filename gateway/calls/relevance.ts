@@ -1,0 +1,114 @@
+import type { Context } from 'hono';
+import { shown, unsupported } from '../errors/api-error.ts';
+import { Readings } from '../generation/readings.ts';
+import type { Model } from '../models/model.ts';
+import type { GenerateRequest, TokenBatch } from '../runner/runner.ts';
+import { senderOf } from '../server/guard/caller.ts';
+import type { RouteDeps } from '../server/route-group.ts';
+import { prepare } from './answer.ts';
+import type { UsableModel } from './use-model.ts';
+import { whileWanted } from './whole-answer.ts';
+
+/**
+ * How relevant documents are to queries. The model is asked whether a document is what the query wants, and the score is
+ * p(yes) / (p(yes) + p(no)) of its first token. The words of the question are those that Qwen3-Reranker was trained with; every
+ * model that chats can answer it.
+ */
+
+const TASK =
+  'Judge whether the Document meets the requirements based on the Query and the Instruct provided. Note that the answer can only be "yes" or "no".';
+const INSTRUCTION = 'Given a web search query, retrieve relevant passages that answer the query';
+const ANSWERS = ['yes', 'no'] as const;
+
+export interface Pair {
+  readonly query: string;
+  readonly document: string;
+  /** The field that refusals name. */
+  readonly field: string;
+}
+
+interface Asked {
+  /** What makes a document relevant. */
+  readonly instruction?: string | undefined;
+  /** As in a Call. */
+  readonly priority: number;
+}
+
+export interface Relevance {
+  /** Of each pair: from 0 to 1. */
+  readonly scores: readonly number[];
+  /** Tokens of all prompts, each counted once. */
+  readonly numTokens: number;
+}
+
+/**
+ * Throws a 400 for the first pair that does not fit into the context, and for a model that cannot answer, and CANCELLED when the
+ * client has left.
+ */
+export async function relevanceOf(
+  c: Context,
+  { jobs }: Pick<RouteDeps, 'jobs'>,
+  usable: UsableModel,
+  pairs: readonly Pair[],
+  asked: Asked,
+): Promise<Relevance> {
+  const { signal } = c.req.raw;
+  const asking: GenerateRequest[] = [];
+  for (const pair of pairs) {
+    const sender = { signal, ...senderOf(c) };
+    asking.push(...(await prepare(callOf(pair, asked), usable, sender, () => 0n)).requests);
+  }
+  const answerIds = answerIdsOf(usable.model);
+  // A token's log-probability comes with it when it is drawn, so each answer is drawn by a request of its own. The second one finds
+  // the prompt in the KV cache.
+  const requests = asking.flatMap((request) =>
+    answerIds.map((id) => ({ ...request, sampling: { ...request.sampling, allowedTokenIds: [id] } })),
+  );
+  const numTokens = asking.reduce((sum, { promptIds }) => sum + promptIds.length, 0);
+  jobs.refuseQuarantined(requests);
+  const used = c.get('used');
+  used.tokens_in = numTokens;
+  c.get('span')?.setAttribute('gen_ai.operation.name', 'rerank');
+  const readings = new Readings(usable.runner, requests, logprobOf);
+  const logprobs = await whileWanted(signal, readings, readings);
+  used.tokens_cached = readings.numCachedTokens;
+  const scores = pairs.map((_, index) => scoreOf(logprobs.slice(2 * index) as [number, number]));
+  return { scores, numTokens };
+}
+
+function callOf({ query, document, field }: Pair, { instruction = INSTRUCTION, priority }: Asked) {
+  const content = `<Instruct>: ${instruction}\n<Query>: ${query}\n<Document>: ${document}`;
+  const messages = [
+    { role: 'system', content: TASK },
+    { role: 'user', content },
+  ] as const;
+  return {
+    isStreamed: false,
+    input: { field, messages },
+    thinking: { isOn: false },
+    sampling: {},
+    maxTokens: 1,
+    stop: [],
+    report: { topLogprobs: 0 },
+    priority,
+  };
+}
+
+/** The ids of the answers. Throws a 400 if the model does not have a token for each. */
+function answerIdsOf({ id, tokenizer }: Model): number[] {
+  return ANSWERS.map((answer) => {
+    const [first, ...others] = tokenizer.encode(answer, { addSpecial: false, parseSpecial: false });
+    if (first !== undefined && others.length === 0) return first;
+    const message = `The model "${shown(id)}" has no token for the answer "${answer}", by which documents are ranked; use another model.`;
+    throw unsupported('model', message);
+  });
+}
+
+function logprobOf({ logprobs }: TokenBatch): number | undefined {
+  return logprobs?.[0]?.logprob;
+}
+
+/** The softmax of the two. */
+function scoreOf([yes, no]: readonly [number, number]): number {
+  return 1 / (1 + Math.exp(no - yes));
+}
