@@ -79,7 +79,7 @@ test('finds the model, and what there is to know of it', async () => {
     ['smollm2:latest'],
   );
   assert.is(models[0]?.details.family, 'llama');
-  assert.equal((await client.show({ model: 'smollm2' })).capabilities, ['completion']);
+  assert.equal((await client.show({ model: 'smollm2' })).capabilities, ['completion', 'tools']);
   const [running] = (await client.ps()).models;
   assert.ok(running !== undefined && running.size > 0);
   assert.match((await client.version()).version, /^\d/);

@@ -74,6 +74,8 @@ test('every route answers as /openapi.json describes it', async () => {
   await ask('POST', '/v1/completions', { ...completion, ...counted });
   await ask('POST', '/v1/embeddings', { model, input: ['a', 'b'] });
   await ask('POST', '/v1/embeddings', { model, input: 'a', encoding_format: 'base64' });
+  await ask('POST', '/v1/rerank', { model, query: 'a', documents: ['b', 'c'], return_documents: true });
+  await ask('POST', '/v1/score', { model, text_1: 'a', text_2: ['b', 'c'] });
 
   const response = { model, input: 'Hello', max_output_tokens: 4, metadata: { a: 'b' } };
   const scored = { ...response, include: ['message.output_text.logprobs'], top_logprobs: 1 };
