@@ -53,11 +53,10 @@ export async function relevanceOf(
   asked: Asked,
 ): Promise<Relevance> {
   const { signal } = c.req.raw;
+  const sender = { signal, ...senderOf(c) };
   const asking: GenerateRequest[] = [];
-  for (const pair of pairs) {
-    const sender = { signal, ...senderOf(c) };
+  for (const pair of pairs)
     asking.push(...(await prepare(callOf(pair, asked), usable, sender, () => 0n)).requests);
-  }
   const answerIds = answerIdsOf(usable.model);
   // A token's log-probability comes with it when it is drawn, so each answer is drawn by a request of its own. The second one finds
   // the prompt in the KV cache.

@@ -39,6 +39,8 @@ export class ChatRenderer {
   readonly #tokenizer: PromptTokenizer;
   readonly #control: LiteralFinder<number>;
   #template: BoundedTemplate | undefined;
+  /** Undefined until a conversation asks. */
+  #hasSystem: boolean | undefined;
 
   /** Throws TokenizerError. */
   static async of(source: string, marks: TemplateMarks, tokenizer: PromptTokenizer): Promise<ChatRenderer> {
@@ -85,7 +87,7 @@ export class ChatRenderer {
     const hidden = new ControlTokenEscaper(this.#tokenizer.controlLiterals, this.#control, textsIn(given));
     const safe = hideIn(given, hidden);
     const conversation = this.#toolUse?.isGeneric
-      ? { messages: withToolsInText(safe.conversation, () => this.#takesSystem()) }
+      ? { messages: withToolsInText(safe.conversation, () => (this.#hasSystem ??= this.#takesSystem())) }
       : safe.conversation;
     const said = conversation.messages;
     const prompt = this.#rendered(
