@@ -2,7 +2,7 @@ import { stringAt, TextIndex } from './packed-texts.ts';
 import { type Crossing, type SentencePieceForm, spaceMark, type TokenizerTables } from './tables.ts';
 import type { Vocabulary } from './vocabulary.ts';
 import type { WordMerger } from './word-merger.ts';
-import { Words } from './words.ts';
+import { MergedWords } from './words.ts';
 
 const space = 0x20;
 const unknown = -1;
@@ -14,7 +14,7 @@ const notAsked = -2;
  * Gemma's vocabulary `> </`) are searched in the text, and no word ends inside of them. A character that no token covers
  * becomes the tokens of its bytes.
  */
-export class SentencePieceWords extends Words {
+export class SentencePieceWords extends MergedWords {
   readonly #unknownId: number | undefined;
   readonly #crossings: readonly Crossing[] | undefined;
   /** The ids of characters of the basic plane, filled in as they are looked up. */
@@ -23,7 +23,7 @@ export class SentencePieceWords extends Words {
   readonly #bytes = Buffer.alloc(4);
 
   constructor(tables: TokenizerTables, form: SentencePieceForm, index: TextIndex, merger: WordMerger) {
-    super(tables, index, merger);
+    super(tables.byteIds, form.ignoreMerges, index, merger);
     this.#unknownId = tables.unknownId;
     this.#crossings = form.crossings;
   }

@@ -12,22 +12,9 @@ const keptUnits = 1024;
 const unitBytes = 3;
 const none = -1;
 
-/** Encodes text word by word: the symbols of each word merge, and the ids of recent words are cached. */
+/** Encodes text word by word. The ids of recent words are cached. */
 export abstract class Words {
-  protected readonly byteIds: Int32Array;
-  protected readonly index: TextIndex;
-  readonly #ignoreMerges: boolean;
-  readonly #merger: WordMerger;
   readonly #cache = new WordCache();
-  readonly #ids = new Int32Array(keptUnits * unitBytes);
-  readonly #bytes = Buffer.alloc(keptUnits * unitBytes);
-
-  constructor({ byteIds, form }: TokenizerTables, index: TextIndex, merger: WordMerger) {
-    this.byteIds = byteIds;
-    this.index = index;
-    this.#ignoreMerges = form.ignoreMerges;
-    this.#merger = merger;
-  }
 
   /** Cuts a text into pieces, within which wordEnd() finds the words. */
   protected abstract pieces(text: string): Iterable<string>;
@@ -35,11 +22,11 @@ export abstract class Words {
   /** The end of the word that begins at `at` in a piece. */
   protected abstract wordEnd(piece: string, at: number): number;
 
-  /** Writes the symbols of a word to `ids` and returns their number. bytes: the word in UTF-8, of this length. */
-  protected abstract symbols(word: string, bytes: Uint8Array, length: number, ids: Int32Array): number;
+  /** Appends the ids of a word of at most keptUnits to `out`. */
+  protected abstract encodeWord(word: string, out: number[]): void;
 
-  /** Appends the first `count` ids to `out`. */
-  protected abstract push(ids: Int32Array, count: number, out: number[]): void;
+  /** Appends the ids of a longer word to `out`. */
+  protected abstract encodeLong(word: string, out: number[]): Steps<void>;
 
   /** Appends the ids of a text between added tokens to `out`. */
   *encode(text: string, out: number[]): Steps<void> {
@@ -47,8 +34,12 @@ export abstract class Words {
     for (const piece of this.pieces(text)) {
       for (let at = 0; at < piece.length; ) {
         const end = this.wordEnd(piece, at);
-        if (end - at > keptUnits) yield* this.#encodeLong(piece.slice(at, end), out);
-        else if (!this.#cache.take(piece, at, end, out)) this.#encodeWord(piece, at, end, out);
+        if (end - at > keptUnits) yield* this.encodeLong(piece.slice(at, end), out);
+        else if (!this.#cache.take(piece, at, end, out)) {
+          const before = out.length;
+          this.encodeWord(piece.slice(at, end), out);
+          this.#cache.put(piece, at, end, out, before);
+        }
         numChars += end - at;
         at = end;
         if (numChars >= stepChars) {
@@ -58,22 +49,43 @@ export abstract class Words {
       }
     }
   }
+}
 
-  #encodeWord(text: string, start: number, end: number, out: number[]): void {
+/** Words whose symbols merge. */
+export abstract class MergedWords extends Words {
+  protected readonly byteIds: Int32Array;
+  protected readonly index: TextIndex;
+  readonly #ignoreMerges: boolean;
+  readonly #merger: WordMerger;
+  readonly #ids = new Int32Array(keptUnits * unitBytes);
+  readonly #bytes = Buffer.alloc(keptUnits * unitBytes);
+
+  constructor(byteIds: Int32Array, ignoreMerges: boolean, index: TextIndex, merger: WordMerger) {
+    super();
+    this.byteIds = byteIds;
+    this.index = index;
+    this.#ignoreMerges = ignoreMerges;
+    this.#merger = merger;
+  }
+
+  /** Writes the symbols of a word to `ids` and returns their number. bytes: the word in UTF-8, of this length. */
+  protected abstract symbols(word: string, bytes: Uint8Array, length: number, ids: Int32Array): number;
+
+  /** Appends the first `count` ids to `out`. */
+  protected abstract push(ids: Int32Array, count: number, out: number[]): void;
+
+  protected override encodeWord(word: string, out: number[]): void {
     const ids = this.#ids;
     const bytes = this.#bytes;
-    const word = text.slice(start, end);
     const length = bytes.write(word);
     const whole = this.#ignoreMerges ? this.index.find(bytes, 0, length) : none;
     let count = 1;
     if (whole === none) count = this.#merger.mergeNow(ids, this.symbols(word, bytes, length, ids));
     else ids[0] = whole;
-    const before = out.length;
     this.push(ids, count, out);
-    this.#cache.put(text, start, end, out, before);
   }
 
-  *#encodeLong(word: string, out: number[]): Steps<void> {
+  protected override *encodeLong(word: string, out: number[]): Steps<void> {
     const bytes = Buffer.from(word);
     const ids = new Int32Array(bytes.length);
     const whole = this.#ignoreMerges ? this.index.find(bytes, 0, bytes.length) : none;
@@ -167,11 +179,11 @@ function hashOf(text: string, start: number, end: number): number {
  * Encodes words of byte-level BPE, which GPT-2 introduced: text is cut into words, each word becomes the tokens of its UTF-8
  * bytes, and these merge.
  */
-export class ByteLevelWords extends Words {
+export class ByteLevelWords extends MergedWords {
   readonly #splitter: WordSplitter;
 
-  constructor(tables: TokenizerTables, form: ByteLevelForm, index: TextIndex, merger: WordMerger) {
-    super(tables, index, merger);
+  constructor({ byteIds }: TokenizerTables, form: ByteLevelForm, index: TextIndex, merger: WordMerger) {
+    super(byteIds, form.ignoreMerges, index, merger);
     this.#splitter = new WordSplitter(form.stages);
   }
 
