@@ -84,7 +84,7 @@ export function expressionNamed(source: string): ExpressionName | undefined {
 
 // In Oniguruma, \s is Unicode's White_Space, which has U+0085 and not U+FEFF. In JavaScript it is the other way round, so the
 // class is written out.
-const space = '\\t-\\r \\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000';
+export const whiteSpace = '\\t-\\r \\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000';
 /** The characters that a letter matches besides its two cases when case is ignored, by Unicode's case folding. */
 const folded: Readonly<Record<string, string>> = { s: '\\u017f', k: '\\u212a' };
 
@@ -101,7 +101,7 @@ export function asJavaScript(source: string): string {
     .replaceAll('\\p{Han}', '\\p{Script=Han}')
     // Possessive quantifiers become greedy ones: in these expressions, nothing behind them could make them match less.
     .replace(/([?+])\+/g, '$1')
-    .replace(/\\S/g, `[^${space}]`);
+    .replace(/\\S/g, `[^${whiteSpace}]`);
   return withSpaces(translated);
 }
 
@@ -112,7 +112,7 @@ function withSpaces(source: string): string {
     if (part === '[') inClass = true;
     if (part === ']') inClass = false;
     if (part !== '\\s') return part;
-    return inClass ? space : `[${space}]`;
+    return inClass ? whiteSpace : `[${whiteSpace}]`;
   });
 }
 
