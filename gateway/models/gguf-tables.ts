@@ -6,6 +6,7 @@
 import { packAddedTokens } from '../tokenizer/added-tokens.ts';
 import { MergeTable, newMergeSlots, ranksOf } from '../tokenizer/merges.ts';
 import { decodeUtf8, isTextAt, type PackedTexts, stringAt, TextIndex } from '../tokenizer/packed-texts.ts';
+import { lowerCase } from '../tokenizer/pre-tokenizers/bert.ts';
 import { type PreTokenizer, preTokenizers } from '../tokenizer/pre-tokenizers/named.ts';
 import { crossingsOf } from '../tokenizer/sentencepiece.ts';
 import { type AddedToken, spaceMark, TokenizerError, type TokenizerTables } from '../tokenizer/tables.ts';
@@ -18,13 +19,16 @@ import {
   type Vocabulary,
   vocabularyOf,
 } from '../tokenizer/vocabulary.ts';
+import { wordPieceVocabulary } from '../tokenizer/wordpiece.ts';
 import type { Metadata } from './metadata.ts';
 
 const types = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
 /** Keys of tokens that begin or end something. They are control tokens, whatever type the file gives them. */
-const controlKeys = ['bos', 'eos', 'eot', 'eom'].map((name) => `tokenizer.ggml.${name}_token_id`);
+const controlKeys = ['bos', 'eos', 'eot', 'eom'].map(keyOf);
+/** The same for WordPiece, as llama.cpp spells them. */
+const bertControlKeys = [...controlKeys, ...['cls', 'seperator', 'unknown', 'padding', 'mask'].map(keyOf)];
 /** Keys of tokens that end an answer: the end of the text, of a turn, or of a message. */
-const stopKeys = ['eos', 'eot', 'eom'].map((name) => `tokenizer.ggml.${name}_token_id`);
+const stopKeys = ['eos', 'eot', 'eom'].map(keyOf);
 
 export interface GgufTokenizer {
   readonly tables: TokenizerTables;
@@ -35,39 +39,44 @@ export interface GgufTokenizer {
 /** Throws TokenizerError, or MetadataError for a key that is missing or has another type. */
 export function tokenizerOfGguf(metadata: Metadata): GgufTokenizer {
   const kind = metadata.string('tokenizer.ggml.model');
-  if (kind !== 'gpt2' && kind !== 'llama')
+  if (kind !== 'gpt2' && kind !== 'llama' && kind !== 'bert')
     throw new TokenizerError(
-      `its tokenizer is of the kind ${kind}; gpt2 (byte-level BPE) and llama (SentencePiece) are supported`,
+      `its tokenizer is of the kind ${kind}; gpt2 (byte-level BPE), llama (SentencePiece) and bert (WordPiece) are supported`,
     );
-  const pre = kind === 'gpt2' ? preTokenizerOf(metadata.string('tokenizer.ggml.pre')) : undefined;
   const tokens = metadata.texts('tokenizer.ggml.tokens');
   if (tokens.starts.length === 1) throw new TokenizerError('its vocabulary is empty');
-  const role = rolesOf(metadata, tokens, kind === 'llama');
-  const vocabulary = vocabularyOf(tokens, role, pre === undefined ? 'sentencepiece' : 'byte-level');
+  const role = rolesOf(metadata, tokens, kind);
   const added = addedTokens(tokens, role);
-  const numTokens = role.length;
-  const id = (name: string) => tokenId(metadata, `tokenizer.ggml.${name}_token_id`, numTokens);
+  const id = (name: string) => tokenId(metadata, keyOf(name), role.length);
+  const named = stopKeys.flatMap((key) => tokenId(metadata, key, role.length) ?? []);
+  const stopIds = [...new Set([...named, ...turnEnds(tokens, role)])];
+  const common = { added: packAddedTokens(added), unknownId: id('unknown') };
+  if (kind === 'bert') return { tables: { ...common, ...wordPiece(metadata, tokens, role, id) }, stopIds };
+  const pre = kind === 'gpt2' ? preTokenizerOf(metadata.string('tokenizer.ggml.pre')) : undefined;
+  const vocabulary = vocabularyOf(tokens, role, pre === undefined ? 'sentencepiece' : 'byte-level');
   const bosId = id('bos');
   const eosId = id('eos');
   const addBos = metadata.optionalBool('tokenizer.ggml.add_bos_token') ?? pre?.addBos ?? kind === 'llama';
   const addEos = metadata.optionalBool('tokenizer.ggml.add_eos_token') ?? false;
-  const named = stopKeys.flatMap((key) => tokenId(metadata, key, numTokens) ?? []);
   return {
     tables: {
+      ...common,
       ...vocabulary,
       ...(pre === undefined
         ? sentencePiece(metadata, vocabulary)
         : byteLevel(metadata, pre, vocabulary, added)),
       isNfc: pre?.isNfc ?? false,
-      added: packAddedTokens(added),
       prefixIds: addBos && bosId !== undefined ? [bosId] : [],
       suffixIds: addEos && eosId !== undefined ? [eosId] : [],
       bosId,
       eosId,
-      unknownId: id('unknown'),
     },
-    stopIds: [...new Set([...named, ...turnEnds(tokens, role)])],
+    stopIds,
   };
+}
+
+function keyOf(token: string): string {
+  return `tokenizer.ggml.${token}_token_id`;
 }
 
 function preTokenizerOf(name: string): PreTokenizer {
@@ -118,7 +127,56 @@ function sentencePiece(metadata: Metadata, vocabulary: Vocabulary) {
   } as const;
 }
 
-function rolesOf(metadata: Metadata, tokens: PackedTexts, hasBytes: boolean): Uint8Array {
+/**
+ * Text is cut into words as Hugging Face's BertTokenizer cuts it, whose ids the model was trained with. llama.cpp differs from it
+ * in these points: it keeps accents that are characters of their own, and spells words of more than 100 characters, too. As in
+ * llama.cpp, [CLS] and [SEP] are put around a text whatever the file says of them, and the keys of the normalizer, which only
+ * newer files have, count. A file without them lowers and loses accents unless its vocabulary has capital letters.
+ */
+function wordPiece(
+  metadata: Metadata,
+  tokens: PackedTexts,
+  role: Uint8Array,
+  id: (name: string) => number | undefined,
+) {
+  const userDefined = role.indexOf(roles.literal);
+  if (userDefined !== -1)
+    throw new TokenizerError(
+      `its token ${JSON.stringify(stringAt(tokens, userDefined))} is user-defined, which is not supported with WordPiece`,
+    );
+  const bosId = id('cls') ?? id('bos');
+  const eosId = id('seperator') ?? id('eos');
+  if (bosId === undefined || eosId === undefined)
+    throw new TokenizerError(
+      bosId === undefined
+        ? `it has neither ${keyOf('cls')} nor ${keyOf('bos')}, the token in front of a text`
+        : `it has neither ${keyOf('seperator')} nor ${keyOf('eos')}, the token behind a text`,
+    );
+  const lowers = metadata.optionalBool('tokenizer.ggml.normalizer.lowercase') ?? !isCased(tokens, role);
+  const stripsAccents = metadata.optionalBool('tokenizer.ggml.normalizer.strip_accents') ?? lowers;
+  return {
+    ...wordPieceVocabulary(tokens, role, 'phantom-spaces', id('unknown')),
+    kind: 'gguf-wpm',
+    form: { kind: 'wordpiece', cleans: true, isolatesHan: true, stripsAccents, lowers },
+    merges: { kind: 'pairs', slots: newMergeSlots(0) },
+    isNfc: false,
+    prefixIds: [bosId],
+    suffixIds: [eosId],
+    bosId,
+    eosId,
+  } as const;
+}
+
+/** Whether a token has a capital letter. Control tokens and those in brackets, such as [unused1] and [PAD7], do not count. */
+function isCased(tokens: PackedTexts, role: Uint8Array): boolean {
+  return role.some((each, id) => {
+    if (each === roles.control) return false;
+    const text = stringAt(tokens, id);
+    return lowerCase(text) !== text && !/^▁?\[.*\]$/su.test(text);
+  });
+}
+
+function rolesOf(metadata: Metadata, tokens: PackedTexts, kind: 'gpt2' | 'llama' | 'bert'): Uint8Array {
   const numTokens = tokens.starts.length - 1;
   const given = metadata.optionalInt32Array('tokenizer.ggml.token_type');
   if (given !== undefined && given.length !== numTokens)
@@ -129,11 +187,11 @@ function rolesOf(metadata: Metadata, tokens: PackedTexts, hasBytes: boolean): Ui
     if (type < 0 || type > types.byte) throw new TokenizerError(`the token ${id} has type ${type}`);
     if (type === types.control || type === types.unknown) role[id] = roles.control;
     else if (type === types.userDefined) role[id] = roles.literal;
-    else if (hasBytes && (type === types.byte || given === undefined) && byteOfToken(tokens, id) >= 0)
+    else if (kind === 'llama' && (type === types.byte || given === undefined) && byteOfToken(tokens, id) >= 0)
       role[id] = roles.byte;
     if (looksSpecial(tokens, id) && endsTurn(stringAt(tokens, id))) role[id] = roles.control;
   }
-  for (const key of controlKeys) {
+  for (const key of kind === 'bert' ? bertControlKeys : controlKeys) {
     const id = tokenId(metadata, key, numTokens);
     if (id !== undefined) role[id] = roles.control;
   }

@@ -1,12 +1,14 @@
 /**
- * Byte pair encoding with the tables of a vocabulary. Added tokens are cut out first. The rest is normalized and cut into
- * words, and the symbols of each word merge into tokens. The ids equal those of the tokenizer that the model was trained with.
+ * Byte pair encoding or WordPiece with the tables of a vocabulary. Added tokens are cut out first. The rest is normalized and cut
+ * into words. With byte pair encoding the symbols of each word merge into tokens, and with WordPiece each word is cut into the
+ * longest tokens. The ids equal those of the tokenizer that the model was trained with.
  */
 import { AddedTokens, type Piece, type TextSegment, unpackAddedTokens } from './added-tokens.ts';
 import { MergeTable, ScoreMergeFinder } from './merges.ts';
 import { bytesAt, TextIndex } from './packed-texts.ts';
+import { leastWords } from './pre-tokenizers/bert.ts';
 import { SentencePieceWords } from './sentencepiece.ts';
-import { spaceMark, type TokenizerKind, type TokenizerTables } from './tables.ts';
+import { type AddedToken, spaceMark, type TokenizerKind, type TokenizerTables } from './tables.ts';
 import {
   type EncodedText,
   type EncodeOptions,
@@ -18,13 +20,16 @@ import {
   type Tokenizer,
 } from './tokenizer.ts';
 import { WordMerger } from './word-merger.ts';
-import { ByteLevelWords } from './words.ts';
+import { WordPieceWords } from './wordpiece.ts';
+import { ByteLevelWords, type Words } from './words.ts';
 
 export class BpeTokenizer implements Tokenizer {
   readonly #tables: TokenizerTables;
   readonly #longTexts: LongTextEncoder | undefined;
   readonly #added: AddedTokens;
-  readonly #words: ByteLevelWords | SentencePieceWords;
+  readonly #words: Words;
+  /** The most words that the literal of one token counts for in a lower bound. */
+  readonly #wordsOfLiteral: number;
   readonly controlLiterals: readonly string[];
   /**
    * Bytes that have no token. Usual vocabularies lack some that hardly occur, such as 0x04 or 0xf5. In byte-level text these
@@ -35,34 +40,29 @@ export class BpeTokenizer implements Tokenizer {
   /** longTexts: encodes what encodeTexts() gets, unless it is short. Throws TokenizerError. */
   static async of(tables: TokenizerTables, longTexts?: LongTextEncoder): Promise<BpeTokenizer> {
     const added = await unpackAddedTokens(tables.added);
-    const control = added.filter(({ isControl }) => isControl).map(({ content }) => content);
-    return new BpeTokenizer(tables, await AddedTokens.of(added), control, longTexts);
+    return new BpeTokenizer(tables, added, await AddedTokens.of(added), longTexts);
   }
 
   private constructor(
     tables: TokenizerTables,
-    added: AddedTokens,
-    controlLiterals: readonly string[],
+    added: readonly AddedToken[],
+    finder: AddedTokens,
     longTexts: LongTextEncoder | undefined,
   ) {
     this.#tables = tables;
     this.#longTexts = longTexts;
-    this.#added = added;
-    const { texts, form, merges } = tables;
-    const index = new TextIndex(texts, tables.index);
-    const merger = new WordMerger(
-      merges.kind === 'pairs'
-        ? new MergeTable(merges.slots)
-        : new ScoreMergeFinder(texts, index, merges.ranks),
-    );
-    this.#words =
-      form.kind === 'byte-level'
-        ? new ByteLevelWords(tables, form, index, merger)
-        : new SentencePieceWords(tables, form, index, merger);
+    this.#added = finder;
+    this.controlLiterals = added.filter(({ isControl }) => isControl).map(({ content }) => content);
+    const index = new TextIndex(tables.texts, tables.index);
+    this.#words = wordsOf(tables, index);
+    const { form } = tables;
+    this.#wordsOfLiteral =
+      form.kind === 'wordpiece'
+        ? added.reduce((most, { content }) => Math.max(most, leastWords(content, form)), 1)
+        : 1;
     this.missingBytes = [...tables.byteIds.keys()].filter(
       (byte) => tables.byteIds[byte] === -1 && (byte >= 0x80 || index.find(Uint8Array.of(byte), 0, 1) === -1),
     );
-    this.controlLiterals = controlLiterals;
   }
 
   get kind(): TokenizerKind {
@@ -136,7 +136,7 @@ export class BpeTokenizer implements Tokenizer {
   /** The space that SentencePiece puts in front of the text piece at `index`, or ''. */
   #spacePrefix(pieces: readonly Piece[], index: number): string {
     const { form } = this.#tables;
-    if (form.kind === 'byte-level' || form.spacePrefix === 'never') return '';
+    if (form.kind !== 'sentencepiece' || form.spacePrefix === 'never') return '';
     if (form.spacePrefix === 'always') return ' ';
     if (form.spacePrefix === 'first-unless-space' && index > 0) return '';
     return /^[ ▁]/.test(pieces[index]?.text ?? '') ? '' : ' ';
@@ -144,6 +144,7 @@ export class BpeTokenizer implements Tokenizer {
 
   leastTokens(text: string): number {
     const { byteIds, isNfc, form, maxTokenBytes } = this.#tables;
+    if (form.kind === 'wordpiece') return Math.ceil(leastWords(text, form) / this.#wordsOfLiteral);
     let kept = isNfc ? text.normalize('NFC') : text;
     if (this.#added.strip) kept = kept.replace(/\s+/g, '');
     if (form.kind === 'sentencepiece') {
@@ -168,6 +169,18 @@ export class BpeTokenizer implements Tokenizer {
 
   get addsSpace(): boolean {
     const { form } = this.#tables;
+    if (form.kind === 'wordpiece') return true;
     return form.kind === 'sentencepiece' && form.spacePrefix !== 'never';
   }
+}
+
+function wordsOf(tables: TokenizerTables, index: TextIndex): Words {
+  const { texts, form, merges } = tables;
+  if (form.kind === 'wordpiece') return new WordPieceWords(tables, form, index);
+  const merger = new WordMerger(
+    merges.kind === 'pairs' ? new MergeTable(merges.slots) : new ScoreMergeFinder(texts, index, merges.ranks),
+  );
+  return form.kind === 'byte-level'
+    ? new ByteLevelWords(tables, form, index, merger)
+    : new SentencePieceWords(tables, form, index, merger);
 }

@@ -1,4 +1,5 @@
 import type { PackedTexts } from './packed-texts.ts';
+import type { BertRules } from './pre-tokenizers/bert.ts';
 import type { Stage } from './pre-tokenizers/word-splitter.ts';
 
 /**
@@ -17,8 +18,9 @@ export interface TokenizerTables {
   readonly index: Int32Array;
   /** The token id of each byte; -1 if the byte has no token. */
   readonly byteIds: Int32Array;
+  /** Empty with WordPiece. */
   readonly merges: PairMerges | ScoreMerges;
-  readonly form: ByteLevelForm | SentencePieceForm;
+  readonly form: ByteLevelForm | SentencePieceForm | WordPieceForm;
   readonly isNfc: boolean;
   /** Tokens whose literals are found in text, including control tokens. */
   readonly added: AddedTokenTable;
@@ -32,7 +34,7 @@ export interface TokenizerTables {
 }
 
 /** The kind of file that the tokenizer was read from, and its algorithm. */
-export type TokenizerKind = 'gguf-bpe' | 'gguf-spm' | 'hf-json';
+export type TokenizerKind = 'gguf-bpe' | 'gguf-spm' | 'gguf-wpm' | 'hf-json';
 
 /** slots: those of a MergeTable. */
 interface PairMerges {
@@ -65,6 +67,11 @@ export interface SentencePieceForm {
   readonly ignoreMerges: boolean;
   /** Tokens with a space behind another character; no word ends inside of one. Undefined if there are too many of them. */
   readonly crossings: readonly Crossing[] | undefined;
+}
+
+/** Text is normalized and cut into words as in BERT, and words into the longest pieces. */
+export interface WordPieceForm extends BertRules {
+  readonly kind: 'wordpiece';
 }
 
 /** A token's text and the index of a space in it that follows another character. */

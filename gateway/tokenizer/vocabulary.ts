@@ -10,8 +10,11 @@ import {
 } from './packed-texts.ts';
 import { spaceMark, TokenizerError } from './tables.ts';
 
-/** How a file writes tokens: as bytes in the byte alphabet, or as text with a mark for each space. */
-type Notation = 'byte-level' | 'sentencepiece';
+/**
+ * How a file writes tokens: as bytes in the byte alphabet; as text with a mark for each space; or as pieces of words, either with
+ * ## in front of those that continue a word, or with the mark for a space in front of those that begin one.
+ */
+type Notation = 'byte-level' | 'sentencepiece' | 'hashes' | 'phantom-spaces';
 
 export const roles = {
   /** Made by merging. */
@@ -36,6 +39,8 @@ export interface Vocabulary {
 
 const numBytes = 256;
 const mark = Buffer.from(spaceMark);
+const hashes = Buffer.from('##');
+const space = 0x20;
 
 /** source: the tokens as the file writes them. role: the role of each. Throws TokenizerError if two tokens are written alike. */
 export function vocabularyOf(source: PackedTexts, role: Uint8Array, notation: Notation): Vocabulary {
@@ -47,7 +52,8 @@ export function vocabularyOf(source: PackedTexts, role: Uint8Array, notation: No
     if (role[id] === roles.control) isControl[id] = 1;
     const start = source.starts[id] as number;
     const end = source.starts[id + 1] as number;
-    const { bytes, at } = packer.begin(end - start);
+    // A piece of a word may get a space in front.
+    const { bytes, at } = packer.begin(end - start + 1);
     packer.end(writeText(source, start, end, bytes, at, role[id] as number, notation, isForeign, id));
   }
   const texts = packer.finish();
@@ -121,14 +127,30 @@ function writeText(
     target.set(bytes.subarray(start, end), at);
     return end - start;
   }
+  if (notation !== 'sentencepiece') {
+    const prefix = notation === 'hashes' ? hashes : mark;
+    const isMarked = role !== roles.literal && isAt(prefix, bytes, start, end);
+    const isFirst = role === roles.literal || isMarked === (notation === 'phantom-spaces');
+    const rest = bytes.subarray(isMarked ? start + prefix.length : start, end);
+    // A word has no space, so no piece can continue one with a space.
+    if (!isFirst && rest[0] === space) isForeign[id] = 1;
+    if (isFirst) target[at] = space;
+    target.set(rest, isFirst ? at + 1 : at);
+    return isFirst ? rest.length + 1 : rest.length;
+  }
   let length = 0;
   for (let i = start; i < end; i++) {
-    const isMark =
-      bytes[i] === mark[0] && bytes[i + 1] === mark[1] && bytes[i + 2] === mark[2] && i + 2 < end;
-    target[at + length++] = isMark ? 0x20 : (bytes[i] as number);
-    if (isMark) i += 2;
+    const isMark = isAt(mark, bytes, i, end);
+    target[at + length++] = isMark ? space : (bytes[i] as number);
+    if (isMark) i += mark.length - 1;
   }
   return length;
+}
+
+function isAt(text: Uint8Array, bytes: Uint8Array, start: number, end: number): boolean {
+  if (start + text.length > end) return false;
+  for (let i = 0; i < text.length; i++) if (bytes[start + i] !== text[i]) return false;
+  return true;
 }
 
 function requireDifferentLiterals(source: PackedTexts, role: Uint8Array, index: TextIndex): void {

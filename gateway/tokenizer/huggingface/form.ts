@@ -2,11 +2,17 @@
 import * as z from 'zod';
 import { type ExpressionName, expressionNamed } from '../pre-tokenizers/expressions.ts';
 import type { Stage } from '../pre-tokenizers/word-splitter.ts';
-import { type ByteLevelForm, type SentencePieceForm, spaceMark, TokenizerError } from '../tables.ts';
-import { checked, type PartJson, partsOf, type TokenizerJson, unsupported } from './schema.ts';
+import {
+  type ByteLevelForm,
+  type SentencePieceForm,
+  spaceMark,
+  TokenizerError,
+  type WordPieceForm,
+} from '../tables.ts';
+import { checked, type PartJson, partsOf, shown, type TokenizerJson, unsupported } from './schema.ts';
 
 export interface TextForm {
-  readonly form: ByteLevelForm | Omit<SentencePieceForm, 'crossings'>;
+  readonly form: ByteLevelForm | Omit<SentencePieceForm, 'crossings'> | WordPieceForm;
   readonly isNfc: boolean;
 }
 
@@ -32,7 +38,9 @@ const digits = z.object({ individual_digits: z.boolean() });
 /** Expressions whose matches cover every text, so that it makes no difference what happens to the rest. */
 const leaveNothing: ReadonlySet<ExpressionName> = new Set(['gpt2', 'llama3', 'qwen2', 'gpt4o', 'tekken']);
 
-export function formOf({ normalizer, pre_tokenizer, model }: TokenizerJson): TextForm {
+export function formOf(file: TokenizerJson): TextForm {
+  const { normalizer, pre_tokenizer, model } = file;
+  if (model.type === 'WordPiece') return { form: wordPieceFormOf(file), isNfc: false };
   const normal = normalizerOf(normalizer);
   const parts = partsOf(pre_tokenizer, 'pretokenizers', 'pre-tokenizer');
   const ignoreMerges = model.ignore_merges === true;
@@ -50,6 +58,40 @@ export function formOf({ normalizer, pre_tokenizer, model }: TokenizerJson): Tex
     );
   }
   return { form: { kind: 'sentencepiece', spacePrefix: spacePrefixOf(normal, parts), ignoreMerges }, isNfc };
+}
+
+const bertNormalizer = z.object({
+  clean_text: z.boolean(),
+  handle_chinese_chars: z.boolean(),
+  strip_accents: z.boolean().nullable(),
+  lowercase: z.boolean(),
+});
+const wordPieceDecoder = z.object({ prefix: z.literal('##', 'only "##" is supported') });
+
+function wordPieceFormOf({ normalizer, pre_tokenizer, decoder }: TokenizerJson): WordPieceForm {
+  const part = onlyPart(normalizer, 'normalizers', 'normalizer', 'BertNormalizer');
+  onlyPart(pre_tokenizer, 'pretokenizers', 'pre-tokenizer', 'BertPreTokenizer');
+  const decoding = onlyPart(decoder, 'decoders', 'decoder', 'WordPiece');
+  checked(wordPieceDecoder, decoding, 'its decoder WordPiece');
+  const rules = checked(bertNormalizer, part, 'its normalizer BertNormalizer');
+  return {
+    kind: 'wordpiece',
+    cleans: rules.clean_text,
+    isolatesHan: rules.handle_chinese_chars,
+    stripsAccents: rules.strip_accents ?? rules.lowercase,
+    lowers: rules.lowercase,
+  };
+}
+
+/** The only part. Throws if there are others, or one of another type. */
+function onlyPart(json: PartJson | null | undefined, key: string, what: string, type: string): PartJson {
+  const parts = partsOf(json, key, what);
+  const [part] = parts;
+  if (part !== undefined && parts.length === 1 && part.type === type) return part;
+  const given = parts.map((each) => shown(each.type)).join(', ') || 'null';
+  throw new TokenizerError(
+    `its tokenizer has the ${what} ${given}; with the model WordPiece only ${type} is supported`,
+  );
 }
 
 function normalizerOf(json: PartJson | null | undefined): Normalizer {
@@ -145,6 +187,8 @@ interface Surroundings {
   readonly suffixIds: readonly number[];
 }
 
+const tokenAndId = z.tuple([z.string(), z.int().min(0)]);
+const bertProcessing = z.object({ sep: tokenAndId, cls: tokenAndId });
 const template = z.object({
   single: z.array(
     z.union([
@@ -160,8 +204,16 @@ export function surroundingsOf(json: PartJson | null | undefined): Surroundings 
   let around: Surroundings = { prefixIds: [], suffixIds: [] };
   for (const part of partsOf(json, 'processors', 'post-processor')) {
     if (part.type === 'TemplateProcessing') around = fromTemplate(part);
-    else if (part.type !== 'ByteLevel')
-      throw unsupported('post-processor', part.type, ['TemplateProcessing', 'ByteLevel', 'Sequence']);
+    else if (part.type === 'BertProcessing') {
+      const { cls, sep } = checked(bertProcessing, part, 'its post-processor BertProcessing');
+      around = { prefixIds: [cls[1]], suffixIds: [sep[1]] };
+    } else if (part.type !== 'ByteLevel')
+      throw unsupported('post-processor', part.type, [
+        'TemplateProcessing',
+        'BertProcessing',
+        'ByteLevel',
+        'Sequence',
+      ]);
   }
   return around;
 }

@@ -4,6 +4,7 @@
  */
 import * as z from 'zod';
 import { TokenizerError } from '../tables.ts';
+import { wordCharsMax } from '../wordpiece.ts';
 
 const addedToken = z.object({
   id: z.int().min(0),
@@ -20,16 +21,26 @@ const part = z.looseObject({ type: z.string() });
 
 const noAffix = z.union([z.null(), z.literal('')]).optional();
 
+// These have hundreds of thousands of entries, which are checked one by one where they are used.
+const vocab = z.custom<Readonly<Record<string, unknown>>>(isRecord, 'an object is expected');
 const bpe = z.object({
+  type: z.literal('BPE').default('BPE'),
   dropout: z.null().optional(),
   unk_token: z.string().nullish(),
   continuing_subword_prefix: noAffix,
   end_of_word_suffix: noAffix,
   byte_fallback: z.boolean().nullish(),
   ignore_merges: z.boolean().nullish(),
-  // These have hundreds of thousands of entries, which are checked one by one where they are used.
-  vocab: z.custom<Readonly<Record<string, unknown>>>(isRecord, 'an object is expected'),
+  vocab,
   merges: z.custom<readonly unknown[]>(Array.isArray, 'an array is expected'),
+});
+
+const wordPiece = z.object({
+  type: z.literal('WordPiece'),
+  unk_token: z.string(),
+  continuing_subword_prefix: z.literal('##', 'only "##" is supported'),
+  max_input_chars_per_word: z.literal(wordCharsMax, `only ${wordCharsMax} is supported`),
+  vocab,
 });
 
 const file = z.object({
@@ -43,15 +54,16 @@ const file = z.object({
 
 export type AddedTokenJson = z.output<typeof addedToken>;
 export type PartJson = z.output<typeof part>;
-type BpeJson = z.output<typeof bpe>;
-export type TokenizerJson = Omit<z.output<typeof file>, 'model'> & { readonly model: BpeJson };
+type ModelJson = z.output<typeof bpe> | z.output<typeof wordPiece>;
+export type TokenizerJson = Omit<z.output<typeof file>, 'model'> & { readonly model: ModelJson };
 
 /** Throws TokenizerError if something is missing or of another type. */
 export function parseTokenizerJson(value: unknown): TokenizerJson {
   const { model, ...rest } = checked(file, value, 'its tokenizer.json');
   const type = model.type ?? 'BPE';
-  if (type !== 'BPE') throw unsupported('model', type, ['BPE']);
-  return { ...rest, model: checked(bpe, model, "its tokenizer's model") };
+  if (type !== 'BPE' && type !== 'WordPiece') throw unsupported('model', type, ['BPE', 'WordPiece']);
+  const what = "its tokenizer's model";
+  return { ...rest, model: type === 'BPE' ? checked(bpe, model, what) : checked(wordPiece, model, what) };
 }
 
 /**

@@ -5,6 +5,7 @@ import { type PackedTexts, TextIndex, TextPacker } from '../packed-texts.ts';
 import { crossingsOf } from '../sentencepiece.ts';
 import { type AddedToken, TokenizerError, type TokenizerTables } from '../tables.ts';
 import { byteOfToken, roles, type Vocabulary, vocabularyOf } from '../vocabulary.ts';
+import { wordPieceVocabulary } from '../wordpiece.ts';
 import { formOf, surroundingsOf, type TextForm } from './form.ts';
 import { largePartsOf } from './large-parts.ts';
 import { mergesOf } from './merges.ts';
@@ -32,19 +33,22 @@ export function tablesOfTokenizerJson(bytes: Buffer, special: SpecialTokens, voc
   const tokens = tokensOf(entries, file.added_tokens, vocabSize);
   const { entryOf } = tokens;
   const added = file.added_tokens.map((token) => addedToken(token, textForm));
-  const isByteLevel = form.kind === 'byte-level';
   const source = packedTexts(tokens);
-  const role = rolesOf(tokens, source, added, !isByteLevel);
-  const vocabulary = vocabularyOf(source, role, isByteLevel ? 'byte-level' : 'sentencepiece');
-  if (!isByteLevel) requireAllBytes(vocabulary);
-  const around = surroundingsOf(file.post_processor);
-  for (const id of [...around.prefixIds, ...around.suffixIds])
-    if (id >= entryOf.length)
-      throw new TokenizerError(`its post-processor has the token ${id}, which does not exist`);
+  const role = rolesOf(tokens, source, added, form.kind === 'sentencepiece');
   const id = (token: string | undefined | null) => {
     const entry = token === undefined || token === null ? -1 : entries.findText(token);
     return entry === -1 ? undefined : entries.idOf(entry);
   };
+  const unknownId = id(file.model.unk_token);
+  const vocabulary =
+    form.kind === 'wordpiece'
+      ? wordPieceVocabulary(source, role, 'hashes', unknownId)
+      : vocabularyOf(source, role, form.kind);
+  if (form.kind === 'sentencepiece') requireAllBytes(vocabulary);
+  const around = surroundingsOf(file.post_processor);
+  for (const id of [...around.prefixIds, ...around.suffixIds])
+    if (id >= entryOf.length)
+      throw new TokenizerError(`its post-processor has the token ${id}, which does not exist`);
   const bosId = id(special.bosToken);
   const eosId = id(special.eosToken);
   const slots = merges === undefined ? newMergeSlots(0) : mergesOf(bytes, merges, entries, role, vocabulary);
@@ -59,7 +63,7 @@ export function tablesOfTokenizerJson(bytes: Buffer, special: SpecialTokens, voc
     suffixIds: decided(special.addEos, eosId, around.suffixIds),
     bosId,
     eosId,
-    unknownId: id(file.model.unk_token),
+    unknownId,
   };
 }
 
@@ -82,6 +86,10 @@ function addedToken(json: AddedTokenJson, { form, isNfc }: TextForm): AddedToken
   const { id, content, special, lstrip, rstrip, single_word, normalized } = json;
   const marked = form.kind === 'sentencepiece' && (form.spacePrefix === 'always' || /[ ▁]/.test(content));
   const isControl = special || looksLikeControl(content);
+  if (normalized && form.kind === 'wordpiece')
+    throw new TokenizerError(
+      `its added token ${shown(content)} is searched in normalized text, which is not supported with WordPiece`,
+    );
   if (normalized && !isControl && (marked || (isNfc && content.normalize('NFC') !== content)))
     throw new TokenizerError(
       `its added token ${shown(content)} is normalized to another text, which is not supported`,

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { decodeAll } from '../../../../gateway/generation/text-decoder.ts';
@@ -145,9 +146,14 @@ test('Metaspace puts the space where it says', async () => {
   assert.equal(texts(await metaspace('first'), ' a', plain), [' a']);
 });
 
+const wordPiece = JSON.parse(readFileSync(new URL('../../../golden/wordpiece.json', import.meta.url), 'utf8'))
+  .vocabularies.uncased.file;
+
 recordedCases(test, import.meta.url, (line) => {
-  const { whole, model, added: token, ...changes } = JSON.parse(line);
+  const { whole, model, added: token, wordPiece: pieces, ...changes } = JSON.parse(line);
   if (whole !== undefined) return fault(whole);
+  if (pieces !== undefined)
+    return fault({ ...wordPiece, ...pieces, model: { ...wordPiece.model, ...pieces.model } });
   return fault(token === undefined ? tinyTokenizerJson(changes, model) : added(token));
 });
 
