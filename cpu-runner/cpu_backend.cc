@@ -133,12 +133,21 @@ class CpuBackend final : public Backend {
     } else if (norm.kind == NormKind::kRms) {
       rms_norm(in, norm, out.width(), out.row(row));
     } else {
-      const Vector& gain = vector(norm.gain);
-      const Vector& norm_bias = vector(norm.bias);
-      CHECK(gain.size() == out.width() && norm_bias.size() == out.width());
-      kernels_.layer_norm(in, gain.data(), norm_bias.data(), out.width(), norm.epsilon, out.row(row));
+      layer_norm(in, norm, out.width(), out.row(row));
     }
     make_ready(executor_, out, row);
+  }
+  void layer_norm(const float* in, const NormSpec& norm, uint32_t width, float* out) const {
+    const Vector& gain = vector(norm.gain);
+    const Vector& norm_bias = vector(norm.bias);
+    CHECK(norm.kind == NormKind::kLayer && gain.size() == width && norm_bias.size() == width);
+    kernels_.layer_norm(in, gain.data(), norm_bias.data(), width, norm.epsilon, out);
+  }
+  // Replaces rows of hidden_ by their norms.
+  void norm_hidden(uint32_t num_rows, const NormSpec& norm) {
+    for_each_row(num_rows, [&](uint32_t row) {
+      layer_norm(hidden_.row(row), norm, hidden_.width(), hidden_.row(row));
+    });
   }
   void rms_norm(const float* in, const NormSpec& norm, uint32_t width, float* out) const {
     const Vector& gain = vector(norm.gain);
@@ -341,8 +350,15 @@ void CpuBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
   const StackedMatrix& table = matrix(embedding.table);
   CHECK(table.parts.size() == 1 && table.columns() == hidden_.width());
   CHECK(batch.num_rows() <= hidden_.max_rows());
-  const TiledMatrix* positions = embedding.positions ? &matrix(embedding.positions).parts[0] : nullptr;
-  CHECK(positions == nullptr || positions->columns() == hidden_.width());
+  // One row of each is added to a token's: the row of its type, or of its position.
+  const auto added = [&](WeightHandle handle) -> const TiledMatrix* {
+    if (!handle) return nullptr;
+    const TiledMatrix& found = matrix(handle).parts[0];
+    CHECK(found.columns() == hidden_.width());
+    return &found;
+  };
+  const TiledMatrix* const types = added(embedding.types);
+  const TiledMatrix* const positions = added(embedding.positions);
   const RowRange own = own_columns(&Shard::vocab, table.rows());
   // A rank has the rows of its part of the vocabulary.
   float* const board = ranks_ == nullptr ? nullptr : ranks_->board();
@@ -358,10 +374,16 @@ void CpuBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
     if (embedding.scale != 1.0f) {
       for (float& value : out) value = value * embedding.scale;
     }
-    if (positions == nullptr) return;
-    std::vector<float> of_position(out.size());
-    positions->copy_row(batch.positions[row], of_position);
-    for (size_t i = 0; i < out.size(); ++i) out[i] = out[i] + of_position[i];
+    const auto add_row = [&](const TiledMatrix* from, uint32_t index) {
+      if (from == nullptr) return;
+      std::vector<float> values(out.size());
+      from->copy_row(index, values);
+      for (size_t i = 0; i < out.size(); ++i) out[i] = out[i] + values[i];
+    };
+    add_row(types, 0);
+    add_row(positions, batch.positions[row]);
+    if (embedding.norm && board == nullptr)
+      layer_norm(out.data(), embedding.norm, hidden_.width(), out.data());
   });
   if (board == nullptr) return;
   ranks_->meet(static_cast<uint64_t>(std::ranges::count_if(
@@ -370,6 +392,7 @@ void CpuBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
   for_each_row(batch.num_rows(), [&](uint32_t row) {
     std::copy_n(board + size_t{row} * hidden_.width(), hidden_.width(), hidden_.row(row));
   });
+  if (embedding.norm) norm_hidden(batch.num_rows(), embedding.norm);
 }
 
 void CpuBackend::qkv(const Batch& batch, const LayerSpec& layer) {
@@ -448,16 +471,17 @@ void CpuBackend::attend(const Batch& batch, const LayerSpec& layer) {
 
 void CpuBackend::project(const Batch& batch, const ProjectSpec& project) {
   const RowRange own = own_columns(&Shard::hidden, hidden_.width());
-  Activation& out = project.norm ? projected_ : hidden_;
+  Activation& out = project.norms_product() ? projected_ : hidden_;
   if (project.experts.num_experts > 0) {
     experts_.add_output(executor_, matrix(project.weight), batch.num_rows(), own.first, hidden_);
   } else {
     const Activation& in = project.input == ProjectInput::kAttended ? attended_ : gated_;
     multiply_rows(executor_, matrix(project.weight), in, batch.num_rows(), bias(project.bias),
-                  /*add=*/!project.norm, out.row(0) + own.first, out.stride());
+                  /*add=*/!project.norms_product(), out.row(0) + own.first, out.stride());
   }
   gather(out, &Shard::hidden, 1, batch.num_rows(), out);
-  if (project.norm) add_normed_rows(batch.num_rows(), project.norm);
+  if (project.norms_product()) add_normed_rows(batch.num_rows(), project.norm);
+  if (project.norms_sum) norm_hidden(batch.num_rows(), project.norm);
 }
 
 void CpuBackend::ffn(const Batch& batch, const FfnSpec& ffn) {

@@ -208,9 +208,17 @@ StepInputsShape inputs_shape(const DecoderSpec& spec, const KvShape& shape, cons
   return inputs;
 }
 
+// Attention that sees ahead, norms of sums and GELU by the error function have no kernels; encoders alone
+// have them.
+Result<DecoderWidths> supported_widths_of(const DecoderSpec& spec) {
+  if (!spec.layers.front().attention.sees_ahead) return widths_of(spec);
+  return Error{ExitCode::kBadModel,
+               "encoders are computed on the CPU only; start cpu-runner, or the gateway with --backend cpu."};
+}
+
 Result<StepMemory> CudaBackend::step_memory(const DecoderSpec& spec, const StepLimits& limits,
                                             const KvShape& shape) const {
-  const Result<DecoderWidths> widths = widths_of(spec);
+  const Result<DecoderWidths> widths = supported_widths_of(spec);
   if (!widths) return widths.error();
   StepMemory memory{};
   for (const FlowSize& flow : flow_sizes(*widths, limits.max_rows))
@@ -243,11 +251,11 @@ Result<void> CudaBackend::expect_weights(uint64_t bytes, const std::string&) {
 
 Result<void> CudaBackend::prepare(const DecoderSpec& spec, const StepLimits& limits) {
   CHECK(limits.max_rows > 0 && limits.max_head_rows > 0 && !logits_);
+  const Result<DecoderWidths> widths = supported_widths_of(spec);
+  if (!widths) return widths.error();
   end_part("weights", weights_->finish_upload());
   load_kernels(spec, weights_->matrix_types(), kv_type_);
   end_part("kernels");
-  const Result<DecoderWidths> widths = widths_of(spec);
-  if (!widths) return widths.error();
   max_rows_ = limits.max_rows;
   experts_ = widths->experts;
   const std::array flows = {&hidden_, &normed_, &qkv_, &attended_, &gated_, &projected_, &router_logits_};

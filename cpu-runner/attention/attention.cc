@@ -102,8 +102,8 @@ struct Attend {
     uint32_t last;
   };
   Splits splits_of(const AttentionPlan::Group& group, uint32_t i) const {
-    const uint32_t position = group.first_position + i;
-    return {first_seen(position, shape.window) / kSplitPositions, position / kSplitPositions};
+    const SeenPositions seen = group.seen(i, shape);
+    return {seen.first / kSplitPositions, seen.last / kSplitPositions};
   }
 
   // The partial sums of a query of row i of a group at a split.
@@ -122,10 +122,10 @@ struct Attend {
     uint32_t num_queries = 0;
     for (uint32_t i = 0; i < group.num_rows; ++i) {
       if (!sees(i)) continue;
-      const uint32_t position = group.first_position + i;
+      const SeenPositions seen = group.seen(i, shape);
       for (uint32_t query = 0; query < queries_per_kv(); ++query) {
         queries[num_queries++] = {qkv.row(group.first_row + i) + offset(kv_head, query), to(i, query),
-                                  first_seen(position, shape.window), position + 1};
+                                  seen.first, seen.last + 1};
         if (num_queries == kMaxQueries) {
           attend(std::span(queries.data(), num_queries));
           num_queries = 0;

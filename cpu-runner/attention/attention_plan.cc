@@ -12,15 +12,8 @@ namespace {
 
 constexpr uint32_t kTilesPerSplit = kSplitPositions / kTilePositions;
 
-uint32_t num_tiles(uint32_t position, uint32_t window) {
-  return position / kTilePositions - first_seen(position, window) / kTilePositions + 1;
-}
-
-// Sum of num_tiles for num_rows rows at positions from first_position on.
-uint64_t tiles_of_rows(uint32_t first_position, uint32_t num_rows, uint32_t window) {
-  uint64_t tiles = 0;
-  for (uint32_t i = 0; i < num_rows; ++i) tiles += num_tiles(first_position + i, window);
-  return tiles;
+uint32_t num_tiles(const SeenPositions& seen) {
+  return seen.last / kTilePositions - seen.first / kTilePositions + 1;
 }
 
 // Rows of a group, which share K and V.
@@ -37,8 +30,15 @@ uint32_t max_cut_groups(uint32_t num_threads, uint32_t num_kv_heads) {
 
 }  // namespace
 
+uint64_t AttentionPlan::Subject::tiles_of(const Rows& rows, uint32_t first_position,
+                                          uint32_t num_rows) const {
+  uint64_t tiles = 0;
+  for (uint32_t i = 0; i < num_rows; ++i) tiles += num_tiles(seen(rows, first_position + i));
+  return tiles;
+}
+
 bool AttentionPlan::prepare(const Batch& batch, const AttentionShape& shape, uint32_t num_threads) {
-  Subject subject{{}, shape.num_heads, shape.num_kv_heads, shape.window, num_threads};
+  Subject subject{{}, shape.num_heads, shape.num_kv_heads, shape.window, shape.sees_ahead, num_threads};
   for (const BatchSequence& sequence : batch.sequences)
     subject.sequences.push_back({sequence.first_row, sequence.num_rows, sequence.first_position});
   if (subject == subject_) return false;
@@ -51,7 +51,7 @@ bool AttentionPlan::prepare(const Batch& batch, const AttentionShape& shape, uin
 void AttentionPlan::make_groups() {
   uint64_t tiles_of_all = 0;
   for (const Subject::Rows& rows : subject_.sequences)
-    tiles_of_all += tiles_of_rows(rows.first_position, rows.num_rows, subject_.window);
+    tiles_of_all += subject_.tiles_of(rows, rows.first_position, rows.num_rows);
   const uint64_t num_wanted = uint64_t{kChunksPerThread} * subject_.num_threads;
   const uint64_t max_tiles =
       subject_.num_threads == 1 ? tiles_of_all : tiles_of_all * subject_.num_kv_heads / num_wanted;
@@ -65,7 +65,7 @@ void AttentionPlan::make_groups() {
 void AttentionPlan::add_sequence(uint32_t sequence, uint64_t max_tiles) {
   const Subject::Rows& rows = subject_.sequences[sequence];
   const uint32_t queries_per_kv = subject_.num_heads / subject_.num_kv_heads;
-  const uint32_t tiles_of_last = num_tiles(rows.first_position + rows.num_rows - 1, subject_.window);
+  const uint32_t tiles_of_last = num_tiles(subject_.seen(rows, rows.last_position()));
   const auto rows_of_group = static_cast<uint32_t>(std::clamp<uint64_t>(
       max_tiles / std::min(tiles_of_last, kTilesPerSplit), 1, rows_at_once(queries_per_kv)));
   for (uint32_t first = 0; first < rows.num_rows; first += rows_of_group) {
@@ -73,15 +73,16 @@ void AttentionPlan::add_sequence(uint32_t sequence, uint64_t max_tiles) {
                 .first_row = rows.first_row + first,
                 .num_rows = std::min(rows_of_group, rows.num_rows - first),
                 .first_position = rows.first_position + first,
+                .last_position = rows.last_position(),
                 .first_split = 0,
                 .num_splits = 0,
                 .splits_per_chunk = 0,
                 .first_partial = 0};
-    const uint32_t last_position = group.first_position + group.num_rows - 1;
-    group.first_split = first_seen(group.first_position, subject_.window) / kSplitPositions;
-    group.num_splits = last_position / kSplitPositions - group.first_split + 1;
+    const uint32_t last_row = group.first_position + group.num_rows - 1;
+    group.first_split = subject_.seen(rows, group.first_position).first / kSplitPositions;
+    group.num_splits = subject_.seen(rows, last_row).last / kSplitPositions - group.first_split + 1;
     group.splits_per_chunk = group.num_splits;
-    if (tiles_of_rows(group.first_position, group.num_rows, subject_.window) > max_tiles) {
+    if (subject_.tiles_of(rows, group.first_position, group.num_rows) > max_tiles) {
       const uint64_t max_splits = max_tiles / (uint64_t{group.num_rows} * kTilesPerSplit);
       group.splits_per_chunk = static_cast<uint32_t>(std::clamp<uint64_t>(max_splits, 1, group.num_splits));
     }

@@ -18,6 +18,16 @@ inline uint32_t first_seen(uint32_t position, uint32_t window) {
   return window == 0 || position < window ? 0 : position - window + 1;
 }
 
+// The positions that a row sees, both included.
+struct SeenPositions {
+  uint32_t first;
+  uint32_t last;
+};
+// last: the last position of the sequence in the batch.
+inline SeenPositions seen_by(uint32_t position, uint32_t last, uint32_t window, bool sees_ahead) {
+  return {first_seen(position, window), sees_ahead ? last : position};
+}
+
 class AttentionPlan {
  public:
   // Chunks per thread, if all chunks took equally long. More chunks balance the threads better; fewer chunks
@@ -30,6 +40,7 @@ class AttentionPlan {
     uint32_t first_row;
     uint32_t num_rows;
     uint32_t first_position;  // of the first row
+    uint32_t last_position;   // of the sequence in the batch
     uint32_t first_split;
     uint32_t num_splits;
     uint32_t splits_per_chunk;
@@ -37,6 +48,10 @@ class AttentionPlan {
 
     uint32_t chunks_per_head() const { return (num_splits + splits_per_chunk - 1) / splits_per_chunk; }
     bool is_cut() const { return splits_per_chunk < num_splits; }
+    // The positions that row i of the group sees.
+    SeenPositions seen(uint32_t i, const AttentionShape& shape) const {
+      return seen_by(first_position + i, last_position, shape.window, shape.sees_ahead);
+    }
   };
   struct Chunk {
     uint32_t group;
@@ -63,13 +78,20 @@ class AttentionPlan {
   struct Subject {
     struct Rows {
       uint32_t first_row, num_rows, first_position;
+      uint32_t last_position() const { return first_position + num_rows - 1; }
       bool operator==(const Rows&) const = default;
     };
     std::vector<Rows> sequences;
     uint32_t num_heads = 0;
     uint32_t num_kv_heads = 0;
     uint32_t window = 0;
+    bool sees_ahead = false;
     uint32_t num_threads = 0;
+    // Tiles of K that num_rows rows see, from a row of this position on.
+    uint64_t tiles_of(const Rows& rows, uint32_t first_position, uint32_t num_rows) const;
+    SeenPositions seen(const Rows& rows, uint32_t position) const {
+      return seen_by(position, rows.last_position(), window, sees_ahead);
+    }
     bool operator==(const Subject&) const = default;
   };
 

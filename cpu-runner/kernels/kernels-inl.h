@@ -23,6 +23,7 @@ static constexpr Kernels kKernels = {
     .layer_norm = layer_norm,
     .silu_multiply = multiply_gated<Nonlinearity::kSilu>,
     .gelu_multiply = multiply_gated<Nonlinearity::kGelu>,
+    .gelu_by_error_multiply = multiply_gated<Nonlinearity::kGeluByError>,
     .soft_cap = soft_cap,
     .rotate = rotate,
     .store_key = store_key,

@@ -33,6 +33,7 @@ struct Kernels {
   // out = f(gate) x up, where f is SiLU or GELU.
   void (*silu_multiply)(const float* gate, const float* up, uint32_t n, float* out);
   void (*gelu_multiply)(const float* gate, const float* up, uint32_t n, float* out);
+  void (*gelu_by_error_multiply)(const float* gate, const float* up, uint32_t n, float* out);
   // Replaces the values by soft_capped of them.
   void (*soft_cap)(float* values, uint32_t n, float cap);
   // Rotates the pairs of one head; angles has cos and sin of each pair in turn, (rotary_dim / 2, 2).

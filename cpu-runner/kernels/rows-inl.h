@@ -58,9 +58,25 @@ static void layer_norm(const float* in, const float* gain, const float* bias, ui
   for (uint32_t i = 0; i < n; ++i) out[i] = ((in[i] - mean) * scale) * gain[i] + bias[i];
 }
 
+// gelu_by_error of runner/backend/nonlinearity.h in each lane.
+template <typename Lanes>
+RUNNEL_INLINE Lanes gelu_by_error(Lanes x) {
+  const Lanes zero = {};
+  const Lanes distance = x < zero ? -x : x;
+  const Lanes t = 1.0f / fma(zero + kErrorScale, distance, zero + 1.0f);
+  Lanes sum = zero + kErrorTerms[4];
+  sum = fma(sum, t, zero + kErrorTerms[3]);
+  sum = fma(sum, t, zero + kErrorTerms[2]);
+  sum = fma(sum, t, zero + kErrorTerms[1]);
+  sum = fma(sum, t, zero + kErrorTerms[0]);
+  const Lanes tail = sum * t * exp(-0.5f * (x * x));
+  return fma(-distance, tail, x < zero ? zero : x);
+}
+
 // f(gate) x up: see runner/backend/nonlinearity.h.
 template <Nonlinearity kKind, typename Lanes>
 RUNNEL_INLINE Lanes multiply_gated(Lanes gate, Lanes up) {
+  if constexpr (kKind == Nonlinearity::kGeluByError) return gelu_by_error(gate) * up;
   Lanes z = gate;
   if constexpr (kKind == Nonlinearity::kGelu)
     z = gate * fma(Lanes{} + kGeluCubic, gate * gate, Lanes{} + kGeluLinear);

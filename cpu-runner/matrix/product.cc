@@ -58,10 +58,21 @@ void multiply_piece(const Executor& executor, const TiledMatrix& matrix, const A
   multiply(matrix.weights(), piece.tile, in.columns(piece.first_column, piece.num_columns), out, kTileRows);
 }
 
+auto kernel_for(Nonlinearity nonlinearity, const Kernels& kernels) {
+  switch (nonlinearity) {
+    case Nonlinearity::kSilu:
+      return kernels.silu_multiply;
+    case Nonlinearity::kGelu:
+      return kernels.gelu_multiply;
+    case Nonlinearity::kGeluByError:
+      break;
+  }
+  return kernels.gelu_by_error_multiply;
+}
+
 void multiply_gated_piece(const Executor& executor, const GatedMatrices& matrices, const Activation& in,
                           const Piece& piece, Activation& out) {
-  const auto multiply = matrices.nonlinearity == Nonlinearity::kSilu ? executor.kernels.silu_multiply
-                                                                     : executor.kernels.gelu_multiply;
+  const auto multiply = kernel_for(matrices.nonlinearity, executor.kernels);
   PieceOutput gates;
   PieceOutput ups;
   if (matrices.gate != nullptr) multiply_piece(executor, *matrices.gate, in, piece, gates);

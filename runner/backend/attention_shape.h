@@ -20,6 +20,9 @@ struct AttentionShape {
   // Number of positions that a row sees, its own included; 0: all positions up to its own.
   uint32_t window = 0;
   float softcap = 0.0f;  // of scores, scale * q . k: see soft_capped; 0: none
+  // Whether a row also sees the rows behind it. All rows of a sequence are then in one batch, and there is no
+  // window.
+  bool sees_ahead = false;
 };
 
 }  // namespace runnel

@@ -8,9 +8,9 @@
 // int8 with scales, bf16), and no other code reads them. Row i of each belongs to row i of the batch.
 //
 // Exactness is part of the contract: each value that an operation produces depends on the weights, on the
-// row's own token and position, and on K and V *as stored* at lower or equal positions of its sequence. It
-// never depends on the other rows of the batch, nor on the number of threads. docs/numerics.md has the
-// formula of every operation.
+// row's own token and position, and on K and V *as stored* at lower or equal positions of its sequence (in an
+// encoder, at all positions of its text). It never depends on the other rows of the batch, nor on the number
+// of threads. docs/numerics.md has the formula of every operation.
 #pragma once
 
 #include <cstddef>

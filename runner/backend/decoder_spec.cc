@@ -29,7 +29,8 @@ Result<DecoderWidths> widths_of(const DecoderSpec& spec) {
                              .gated = first.ffn.width,
                              .experts = first.ffn.experts,
                              .has_output_norm = std::ranges::any_of(spec.layers, [](const LayerSpec& layer) {
-                               return layer.attention_output.norm || layer.ffn_output.norm;
+                               return layer.attention_output.norms_product() ||
+                                      layer.ffn_output.norms_product();
                              })};
   for (const LayerSpec& layer : spec.layers) {
     const uint32_t qkv = qkv_width(layer.attention);

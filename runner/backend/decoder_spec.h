@@ -35,11 +35,13 @@ struct NormSpec {
   explicit operator bool() const { return static_cast<bool>(gain); }
 };
 
-// hidden = scale * table[token] + positions[position].
+// hidden = norm(scale * table[token] + types[0] + positions[position]).
 struct EmbeddingSpec {
   WeightHandle table;  // (vocab, hidden)
   float scale = 1.0f;
+  WeightHandle types = {};      // (types, hidden), or none. All tokens are of the first type.
   WeightHandle positions = {};  // (positions, hidden), or none
+  NormSpec norm = {};           // kLayer, or none
 };
 
 // One way to rotate heads: at position p, pair i rotates by p * frequencies[i], and the result is multiplied
@@ -80,15 +82,19 @@ struct ExpertsSpec {
   WeightHandle router = {};  // (num_experts, hidden)
 };
 
-// hidden = hidden + norm(weight * input + bias). A ProjectSpec without a norm adds the product itself.
+// hidden = hidden + norm(weight * input + bias), or norm(hidden + weight * input + bias). A ProjectSpec
+// without a norm adds the product itself.
 struct ProjectSpec {
   ProjectInput input;
   WeightHandle weight;  // (hidden, width of the input)
   WeightHandle bias;    // (hidden), or none
-  NormSpec norm = {};   // kRms, or none
+  NormSpec norm = {};   // kRms, or kLayer of the sum, or none
+  bool norms_sum = false;
   // Only with kGated: weight is (num_experts * hidden, width), and the outputs of a row's experts are added
   // up with the weights of the experts. No bias and no norm.
   ExpertsSpec experts = {};
+
+  bool norms_product() const { return norm && !norms_sum; }
 };
 
 // gated = f(gate * y) x (up * y), where y is the norm of hidden, or f(up * y + bias) without a gate. Without
@@ -147,7 +153,7 @@ struct DecoderWidths {
   uint32_t attended;     // of all heads of queries
   uint32_t gated;        // of one expert, if there are experts
   ExpertsSpec experts;   // num_experts is 0 without experts
-  bool has_output_norm;  // a layer has a norm after a product
+  bool has_output_norm;  // a layer has a norm of a product
 };
 
 // Fails with kBadModel if the widths of a layer differ from those of the first one. The message names the

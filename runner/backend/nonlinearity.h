@@ -11,13 +11,32 @@ namespace runnel {
 
 enum class Nonlinearity : uint8_t {
   kSilu,
-  kGelu,  // with tanh, as in GPT-2 and Gemma
+  kGelu,         // with tanh, as in GPT-2 and Gemma
+  kGeluByError,  // x times the normal distribution function of x, as in BERT; computed on the CPU only
 };
 
 // Constants of GELU: 2 sqrt(2 / pi), and 0.044715 times that.
 inline constexpr float kGeluLinear = 0x1.988454p+0f;
 inline constexpr float kGeluCubic = 0x1.2444f2p-4f;
 
+// The normal distribution function of -|x| is exp(-x^2 / 2) times a polynomial of t = 1 / (1 + kErrorScale
+// |x|), within 7.5e-8: Abramowitz and Stegun 1964, 26.2.17, with the factor 1 / sqrt(2 pi) in the
+// coefficients.
+inline constexpr float kErrorScale = 0x1.da6712p-3f;
+inline constexpr float kErrorTerms[] = {0x1.04f20cp-3f, -0x1.23531cp-3f, 0x1.6be1c6p-1f, -0x1.7401c6p-1f,
+                                        0x1.0fb844p-1f};
+
+// kGeluByError.
+inline float gelu_by_error(float x) {
+  const float distance = x < 0.0f ? -x : x;
+  const float t = 1.0f / std::fma(kErrorScale, distance, 1.0f);
+  float sum = kErrorTerms[4];
+  for (int term = 3; term >= 0; --term) sum = std::fma(sum, t, kErrorTerms[term]);
+  const float tail = sum * t * exp_f32(-0.5f * (x * x));
+  return std::fma(-distance, tail, x < 0.0f ? 0.0f : x);
+}
+
+// kSilu and kGelu, which kernels of a GPU compute too.
 RUNNEL_HOST_DEVICE inline float apply(Nonlinearity nonlinearity, float x) {
   const float z = nonlinearity == Nonlinearity::kSilu ? x : x * std::fma(kGeluCubic, x * x, kGeluLinear);
   return x / (1.0f + exp_f32(-z));

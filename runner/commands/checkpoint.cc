@@ -185,6 +185,10 @@ Result<void> checkpoint(const EngineFlags& engine, std::unique_ptr<Backend> back
                                 {.max_rows = num_ids, .max_head_rows = num_ids}, {});
   if (!model.ok()) return model.error();
   const ModelConfig& config = (*model)->config();
+  if (config.is_encoder) {
+    return Error{ExitCode::kUsage,
+                 "--model " + engine.model + " is an encoder; checkpoint writes the steps of decoders only."};
+  }
   const uint64_t num_positions = uint64_t{num_ids} + flags.max_tokens;
   if (num_positions > config.max_positions) {
     return Error{ExitCode::kUsage, "--tokens and --max-tokens are " + std::to_string(num_positions) +

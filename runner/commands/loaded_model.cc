@@ -105,10 +105,13 @@ StepLimits step_limits(const EngineFlags& flags) {
 }
 
 // The leader has planned the memory, and tells the context and the number of blocks.
-Result<RankModel> load_rank(const EngineFlags& flags, const ModelFiles& opened,
+Result<RankModel> load_rank(const EngineFlags& given, const ModelFiles& opened,
                             std::unique_ptr<Backend> backend) {
-  const Result<ModelFile> file = read_model_file(flags, opened);
+  const Result<ModelFile> file = read_model_file(given, opened);
   if (!file.ok()) return file.error();
+  const Result<EngineFlags> fitted = fitted_to(*file, given);
+  if (!fitted.ok()) return fitted.error();
+  const EngineFlags& flags = *fitted;
   const Result<ModelConfig> config = read_config(*file, flags.architecture);
   if (!config.ok()) return config.error();
   const std::optional<std::vector<uint32_t>> planned = flags.ranks->hear();
@@ -238,6 +241,17 @@ Result<ModelFile> read_model_file(const EngineFlags& flags) {
   return read_model_file(flags, *opened);
 }
 
+Result<EngineFlags> fitted_to(const ModelFile& file, const EngineFlags& flags) {
+  const Result<ModelConfig> config = read_config(file, flags.architecture);
+  if (!config.ok()) return config.error();
+  EngineFlags fitted = flags;
+  if (config->is_encoder) {
+    const uint32_t context = flags.max_model_len == 0 ? config->context_length : flags.max_model_len;
+    fitted.max_num_batched_tokens = std::max(flags.max_num_batched_tokens, context);
+  }
+  return fitted;
+}
+
 Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress) {
   const Result<ModelFiles> opened = ModelFiles::open(flags.model);
@@ -245,11 +259,14 @@ Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> back
   return load(flags, *opened, std::move(backend), progress);
 }
 
-Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std::unique_ptr<Backend> backend,
+Result<LoadedModel> load(const EngineFlags& given, const ModelFiles& opened, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress) {
-  if (const auto checked = check_block_size(flags.block_size); !checked.ok()) return checked.error();
-  Result<ModelFile> file = read_model_file(flags, opened);
+  if (const auto checked = check_block_size(given.block_size); !checked.ok()) return checked.error();
+  Result<ModelFile> file = read_model_file(given, opened);
   if (!file.ok()) return file.error();
+  const Result<EngineFlags> fitted = fitted_to(*file, given);
+  if (!fitted.ok()) return fitted.error();
+  const EngineFlags& flags = *fitted;
   const auto end_part = [&](const char* part) {
     if (flags.start_times != nullptr) flags.start_times->end(part);
   };

@@ -121,6 +121,9 @@ constexpr uint32_t kMaxModelLen = 1u << 20;
 Result<ModelFile> read_model_file(const EngineFlags& flags, const ModelFiles& opened);
 // Opens flags.model first.
 Result<ModelFile> read_model_file(const EngineFlags& flags);
+// The flags for this model: an encoder computes a text in one step, so a step has room for its context. Fails
+// as read_config does.
+Result<EngineFlags> fitted_to(const ModelFile& file, const EngineFlags& flags);
 
 struct LoadedModel {
   std::shared_ptr<RankGroup> ranks;      // null with one rank

@@ -293,6 +293,7 @@ uint32_t BlockManager::longest_prefix(uint32_t num_blocks, const Has& has) const
 }
 
 void BlockManager::remember(Sequence& sequence, uint32_t index) {
+  if (sequence.sees_ahead) return;
   const KvContent content =
       pool_.content_after(sequence.chain, sequence.cache_salt, tokens_of_block(sequence, index));
   for (uint32_t group = 0; group < num_groups(); ++group) {

@@ -25,6 +25,7 @@ std::optional<RequestError> Engine::add(Sequence sequence) {
   if (!sequence.pooled)
     sequence.max_tokens = std::min(sequence.max_tokens, config_.max_model_len - sequence.num_prompt_tokens);
   if (std::optional<RequestError> refusal = refusal_of(sequence)) return refusal;
+  sequence.sees_ahead = model_.config().is_encoder;
   if (sequence.accepted_at == std::chrono::steady_clock::time_point()) sequence.accepted_at = now_();
   scheduler_.add(sequences_.emplace(request_id, std::move(sequence)).first->second);
   return std::nullopt;

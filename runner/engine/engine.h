@@ -155,7 +155,9 @@ class Engine {
     if (config_.scheduler.kv_sources != nullptr) config_.scheduler.kv_sources->release(descriptor);
   }
   const EngineConfig& config() const { return config_; }
-  RequestLimits limits() const { return {model_.config().vocab_size, config_.max_model_len}; }
+  RequestLimits limits() const {
+    return {model_.config().vocab_size, config_.max_model_len, model_.config().is_encoder};
+  }
 
  private:
   // A row whose logits are needed.

@@ -128,6 +128,9 @@ Error no_tokens() {
 }  // namespace
 
 Result<Sequence> sequence_from(Request request, const RequestLimits& limits) {
+  if (limits.is_encoder)
+    return refusal(
+        "The model is an encoder, which makes vectors of texts and writes none; ask for an embedding.");
   Sequence sequence;
   sequence.request_id = request.request_id;
   sequence.token_ids = std::move(request.token_ids);

@@ -45,6 +45,7 @@ struct EmbedRequest {
 struct RequestLimits {
   uint32_t vocab_size;
   uint32_t max_model_len;  // tokens of prompt and answer together
+  bool is_encoder = false;
 };
 
 // Why an engine refuses or ends a request.

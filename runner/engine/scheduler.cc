@@ -74,7 +74,7 @@ void Scheduler::schedule_prefill(Plan& plan) {
     // In nano-vLLM only the first sequence of a step may be cut; a later one waits until it fits whole or is
     // first.
     const bool is_cut = sequence.num_tokens() - num_cached > max_rows_from(work_of_row(num_cached));
-    if (is_cut && !plan.sequences.empty() && !config_.mixed_batches) break;
+    if (is_cut && !plan.sequences.empty() && (!config_.mixed_batches || sequence.sees_ahead)) break;
     if (is_new) {
       blocks_.allocate(sequence, num_cached / config_.block_size);
       num_copied += blocks_.copy_from_sources(sequence, look) * config_.block_size;

@@ -72,6 +72,9 @@ struct Sequence {
   // Set if the request asks for a vector. The sequence ends with the vector and draws nothing. Its max_tokens
   // is 1, since its last token also has a place in the cache.
   std::optional<PooledStates> pooled;
+  // Whether each row sees all tokens, as in an encoder: one step computes all rows, and no other sequence can
+  // use their K and V.
+  bool sees_ahead = false;
 
   SequenceStatus status = SequenceStatus::kWaiting;
   uint32_t num_cached_tokens = 0;  // leading tokens whose K and V are stored

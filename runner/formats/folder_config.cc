@@ -31,6 +31,7 @@ constexpr Family kFamilies[] = {
     {"glm4", "glm4", false, "silu"},      {"gemma2", "gemma2", true, "gelu_pytorch_tanh"},
     {"smollm3", "smollm3", true, "silu"}, {"granite", "granite", false, "silu"},
     {"olmo2", "olmo2", false, "silu"},    {"gpt2", "gpt2", true, "gelu_new"},
+    {"bert", "bert", true, "gelu"},
 };
 
 class ConfigReader : private FolderValues {
@@ -52,6 +53,7 @@ class ConfigReader : private FolderValues {
       if (is_gemma()) read_gemma();
       if (family_.model_type == "mixtral") read_mixtral();
       if (family_.architecture == "granite") read_granite();
+      if (family_.architecture == "bert") read_bert();
       if (family_.architecture == "smollm3") read_smollm3();
       if (family_.architecture == "qwen3moe") read_experts();
     }
@@ -210,6 +212,15 @@ class ConfigReader : private FolderValues {
                       " layers, which is not supported");
     }
     put(key_of("attention.sliding_window_pattern"), uint64_t{every});
+  }
+
+  void read_bert() {
+    put_number(find("layer_norm_eps"), "attention.layer_norm_epsilon");
+    const json* positions = find("position_embedding_type");
+    if (positions != nullptr && *positions != "absolute")
+      refuse("has a position_embedding_type other than absolute, which is not supported");
+    if (is_true("is_decoder") || is_true("add_cross_attention"))
+      refuse("has is_decoder or add_cross_attention, which are not supported");
   }
 
   void read_mixtral() {

@@ -12,8 +12,13 @@ namespace {
 struct Name {
   std::string_view folder;
   std::string_view gguf;
-  std::string_view architecture = "";  // only those that begin so; empty: all but gpt2
+  std::string_view architecture = "";  // only those that begin so; empty: all but those of their own names
 };
+
+// Architectures whose names have nothing in common with those of the others.
+constexpr bool has_own_names(std::string_view architecture) {
+  return architecture == "gpt2" || architecture == "bert";
+}
 
 // prefix: begins all names but the head's if the model was saved with its head (AutoModelForCausalLM). Models
 // saved without a head (AutoModel, sentence-transformers) lack it. layers: follows it in names of layers.
@@ -23,7 +28,9 @@ struct Body {
 };
 
 constexpr Body body_of(std::string_view architecture) {
-  return architecture == "gpt2" ? Body{"transformer.", "h."} : Body{"model.", "layers."};
+  if (architecture == "gpt2") return {"transformer.", "h."};
+  if (architecture == "bert") return {"bert.", "encoder.layer."};
+  return {"model.", "layers."};
 }
 
 // Names in these tables lack their last part, "weight" or "bias".
@@ -33,8 +40,15 @@ constexpr std::string_view kGgufEmbedding = "token_embd";
 
 // Names after the prefix.
 constexpr Name kModelNames[] = {
-    {"embed_tokens", kGgufEmbedding}, {"norm", "output_norm"},         {"wte", kGgufEmbedding, "gpt2"},
-    {"wpe", "position_embd", "gpt2"}, {"ln_f", "output_norm", "gpt2"},
+    {"embed_tokens", kGgufEmbedding},
+    {"norm", "output_norm"},
+    {"wte", kGgufEmbedding, "gpt2"},
+    {"wpe", "position_embd", "gpt2"},
+    {"ln_f", "output_norm", "gpt2"},
+    {"embeddings.word_embeddings", kGgufEmbedding, "bert"},
+    {"embeddings.position_embeddings", "position_embd", "bert"},
+    {"embeddings.token_type_embeddings", "token_types", "bert"},
+    {"embeddings.LayerNorm", "token_embd_norm", "bert"},
 };
 
 // Names after the layer's number. # is the number of an expert.
@@ -74,11 +88,23 @@ constexpr Name kLayerNames[] = {
     {"ln_2", "ffn_norm", "gpt2"},
     {"mlp.c_fc", "ffn_up", "gpt2"},
     {"mlp.c_proj", "ffn_down", "gpt2"},
+    {"attention.self.query", "attn_q", "bert"},
+    {"attention.self.key", "attn_k", "bert"},
+    {"attention.self.value", "attn_v", "bert"},
+    {"attention.output.dense", "attn_output", "bert"},
+    {"attention.output.LayerNorm", "attn_output_norm", "bert"},
+    {"intermediate.dense", "ffn_up", "bert"},
+    {"output.dense", "ffn_down", "bert"},
+    {"output.LayerNorm", "layer_output_norm", "bert"},
 };
 
-// Ends of the names of constants that older programs saved with the weights: masks, and frequencies that
-// follow from the configuration.
-constexpr std::string_view kSavedConstants[] = {".rotary_emb.inv_freq", ".attn.masked_bias", ".attn.bias"};
+// Ends of the names of constants that older programs saved with the weights: masks, numbers of positions, and
+// frequencies that follow from the configuration.
+constexpr std::string_view kSavedConstants[] = {".rotary_emb.inv_freq", ".attn.masked_bias", ".attn.bias",
+                                                "embeddings.position_ids"};
+// The layer of BERT behind the first token, for predicting whether a text follows another. Vectors of texts
+// are made without it.
+constexpr std::string_view kNextSentence = "pooler.dense.";
 
 // The parts, with points between them.
 std::string join(std::initializer_list<std::string_view> parts) {
@@ -95,7 +121,7 @@ std::optional<std::string_view> look_up(const Name (&names)[kSize], std::string_
                                         std::string_view architecture) {
   for (const Name& one : names) {
     const bool is_for_it =
-        one.architecture.empty() ? architecture != "gpt2" : architecture.starts_with(one.architecture);
+        one.architecture.empty() ? !has_own_names(architecture) : architecture.starts_with(one.architecture);
     if (is_for_it && one.folder == name) return one.gguf;
   }
   return std::nullopt;
@@ -109,7 +135,7 @@ std::optional<std::string_view> look_up_gguf(const Name (&names)[kSize], std::st
   for (const Name& one : names) {
     if (one.gguf != gguf) continue;
     if (!one.architecture.empty() && architecture.starts_with(one.architecture)) return one.folder;
-    if (!found && one.architecture.empty() && architecture != "gpt2") found = one.folder;
+    if (!found && one.architecture.empty() && !has_own_names(architecture)) found = one.folder;
   }
   return found;
 }
@@ -196,6 +222,7 @@ std::optional<FolderName> FolderNames::gguf_name_of(std::string_view name) const
   for (const std::string_view end : kSavedConstants) {
     if (name.ends_with(end)) return FolderName{};
   }
+  if (architecture_ == "bert" && name.find(kNextSentence) != std::string_view::npos) return FolderName{};
   const size_t point = name.rfind('.');
   if (point == std::string_view::npos) return std::nullopt;
   const std::string_view type = name.substr(point + 1);

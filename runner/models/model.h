@@ -51,6 +51,8 @@ struct ModelConfig {
   double logit_divisor;      // logits are divided by it
   double attention_softcap;  // of scores
   double logit_softcap;
+  // Each token sees all tokens of its text: the model makes vectors of whole texts, and writes none.
+  bool is_encoder;
 };
 
 class Model {

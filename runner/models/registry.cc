@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runner/models/architectures.h"
+#include "runner/models/bert.h"
 #include "runner/models/decoder.h"
 #include "runner/models/gemma.h"
 #include "runner/models/glm4.h"
@@ -28,6 +29,11 @@ constexpr Architecture kArchitectures[] = {
     {.name = "gpt2",
      .read = read_gpt2,
      .spec = gpt2_spec,
+     .epsilon_key = "attention.layer_norm_epsilon",
+     .rope_scaling = ""},
+    {.name = "bert",
+     .read = read_bert,
+     .spec = bert_spec,
      .epsilon_key = "attention.layer_norm_epsilon",
      .rope_scaling = ""},
     {.name = "gemma2", .read = read_gemma2, .spec = gemma2_spec, .has_softcaps = true},

@@ -42,6 +42,11 @@ class WeightLoader {
   WeightLoader(const ModelFile& file, Backend& backend, const LoadProgressFn& progress);
 
   bool has(std::string_view name) const { return file_.find_tensor(name) != nullptr; }
+  // Rows of the tensor; 0 if there is none.
+  uint64_t rows_of(std::string_view name) const {
+    const TensorView* tensor = file_.find_tensor(name);
+    return tensor == nullptr ? 0 : tensor->rows();
+  }
 
   // Loads matrices of (rows, columns), stacked by rows into one weight. After a failure this and the calls
   // below return an empty result, and finish() returns the first error, so that a model lists its weights

@@ -1,10 +1,13 @@
 // Every table of kernels has the bits of the scalar reference, on random data of awkward sizes.
 #include "cpu-runner/kernels/kernels.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <random>
 #include <vector>
 
+#include "runner/backend/nonlinearity.h"
 #include "test/cpu-runner/kernel_tables.h"
 #include "test/fixtures/attention_reference.h"
 #include "test/fixtures/product_reference.h"
@@ -30,6 +33,8 @@ TEST_CASE("norms and gates have the bits of the reference at every length") {
       for (uint32_t i = 0; i < n; ++i) REQUIRE(out[i] == reference::silu(y[i]) * x[i]);
       kernels->gelu_multiply(y.data(), x.data(), n, out.data());
       for (uint32_t i = 0; i < n; ++i) REQUIRE(out[i] == reference::gelu(y[i]) * x[i]);
+      kernels->gelu_by_error_multiply(y.data(), x.data(), n, out.data());
+      for (uint32_t i = 0; i < n; ++i) REQUIRE(out[i] == gelu_by_error(y[i]) * x[i]);
       const std::vector<float> bias = random_floats(n, rng);
       kernels->layer_norm(x.data(), y.data(), bias.data(), n, 1e-5f, out.data());
       REQUIRE(same_bits(out, reference::layer_norm(x, y, bias, 1e-5f)));
@@ -50,6 +55,16 @@ TEST_CASE("the vector exp has the operations of exp_f32 over its whole range") {
       REQUIRE(std::bit_cast<uint32_t>(out[i]) == std::bit_cast<uint32_t>(reference::silu(gates[i])));
     }
   }
+}
+
+TEST_CASE("GELU by the error function is near the exact one, far from 0 too") {
+  for (float x = -30.0f; x < 30.0f; x += 0.00093f) {
+    CAPTURE(x);
+    const double exact = double{x} / 2.0 * std::erfc(-double{x} / std::sqrt(2.0));
+    REQUIRE(std::abs(double{gelu_by_error(x)} - exact) < 2e-7 * std::max(1.0, std::abs(double{x})));
+  }
+  CHECK(gelu_by_error(1e30f) == 1e30f);
+  CHECK(gelu_by_error(-1e30f) == 0.0f);
 }
 
 TEST_CASE("the cap of logits has the bits of the reference at every length, far beyond the cap too") {

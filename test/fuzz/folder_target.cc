@@ -63,10 +63,12 @@ FolderParts small_parts(const std::string& name, bool has_index, bool is_bare = 
   if (is_bare) all = all.bare();
   for (test::SafetensorsWriter::Tensor& tensor : all.tensors) {
     const bool is_layer = tensor.name.find("layers.") != std::string::npos ||
+                          tensor.name.find("encoder.layer.") != std::string::npos ||
                           ("." + tensor.name).find(".h.") != std::string::npos;
     if (is_layer && tensor.name.find(".0.") == std::string::npos) continue;
     const bool is_vocabulary = tensor.name.find("embed_tokens") != std::string::npos ||
                                tensor.name.find("wte") != std::string::npos ||
+                               tensor.name.find("word_embeddings") != std::string::npos ||
                                tensor.name == "lm_head.weight";
     if (is_vocabulary) {
       tensor.data.resize(tensor.data.size() / tensor.shape[0] * kVocabulary);
@@ -93,7 +95,7 @@ FolderParts with_scaling(FolderParts parts, const json& scaling) {
 std::vector<std::string> seed_corpus() {
   std::vector<std::string> corpus;
   for (const char* name : {"llama3", "mistral", "qwen2", "qwen3", "gpt2", "gemma3", "phi3", "qwen3moe",
-                           "yarn", "glm4", "smollm3", "mixtral", "granite", "olmo2", "gemma2"})
+                           "yarn", "glm4", "smollm3", "mixtral", "granite", "olmo2", "gemma2", "bert"})
     corpus.push_back(small_parts(name, false).bytes());
   for (const char* name : {"mistral", "qwen3moe"}) corpus.push_back(small_parts(name, true).bytes());
   for (const char* name : {"qwen3", "gpt2"}) corpus.push_back(small_parts(name, false, true).bytes());

@@ -98,6 +98,12 @@ MODELS = {
                                sliding_window=20, query_pre_attn_scalar=32, attn_logit_softcapping=2.0,
                                final_logit_softcapping=4.0), hf.Gemma2ForCausalLM, "gemma2", torch.bfloat16, {"": 40}),
 }
+# Encoders, of which there are vectors alone. 300 ids are more than attention takes at once.
+ENCODERS = {
+    "bert": (hf.BertConfig(vocab_size=VOCAB, hidden_size=HIDDEN, intermediate_size=96, num_hidden_layers=LAYERS,
+                           num_attention_heads=4, max_position_embeddings=CONTEXT), hf.BertModel, "bert", torch.float16,
+             {"": 300}),
+}
 # As llama.cpp's converter does for these, rows of queries and keys are permuted.
 HAS_NEIGHBOURS = ("llama", "granite", "smollm3")
 
@@ -118,7 +124,7 @@ def draw_weights(model, seed):
         noise = torch.randn(weight.shape, generator=generator)
         if name.endswith("bias"):
             values = 0.3 * noise
-        elif "norm" in name or ".ln_" in name:
+        elif "norm" in name.lower() or ".ln_" in name:
             values = 0.1 * noise + (0.0 if is_gemma else 1.0)
         elif "Conv1D" in type(model.get_submodule(name.rpartition(".")[0])).__name__:
             values = noise / math.sqrt(weight.shape[0])
@@ -145,7 +151,7 @@ def gguf_tensors(model, architecture):
     names = gguf.get_tensor_name_map({v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[architecture], config.num_hidden_layers)
     tied = config.tie_word_embeddings
     for name, parameter in model.state_dict().items():
-        if tied and name == "lm_head.weight":
+        if tied and name == "lm_head.weight" or name.startswith("pooler."):
             continue
         weight = parameter.float().numpy()
         if architecture == "gpt2" and re.search(r"(c_attn|c_proj|c_fc)\.weight$", name):
@@ -187,6 +193,11 @@ def write_metadata(out, name, config, architecture):
     if architecture == "gpt2":
         out.add_feed_forward_length(4 * HIDDEN)
         out.add_layer_norm_eps(config.layer_norm_epsilon)
+    elif architecture == "bert":
+        out.add_feed_forward_length(config.intermediate_size)
+        out.add_layer_norm_eps(config.layer_norm_eps)
+        out.add_causal_attention(False)
+        out.add_pooling_type(gguf.PoolingType.MEAN)
     else:
         rope = config.rope_parameters
         rope = rope.get("full_attention", rope)
@@ -238,7 +249,8 @@ def write_metadata(out, name, config, architecture):
 
 def stays_f32(name, array):
     """As in converted files."""
-    return array.ndim == 1 or any(part in name for part in ("position_embd", "ffn_gate_inp", "wpe", "mlp.gate.weight"))
+    return array.ndim == 1 or any(part in name for part in (
+        "position_embd", "token_types", "ffn_gate_inp", "wpe", "mlp.gate.weight", "position_emb", "token_type_emb"))
 
 
 def write_gguf(path, name, model, architecture, kind):
@@ -393,6 +405,26 @@ def make(name):
     print(f"{name}: seed {seed}, {sum(p.numel() for p in model.parameters())} parameters")
 
 
+def make_encoder(name):
+    config, kind_of_model, architecture, dtype, prompts = ENCODERS[name]
+    config._attn_implementation = "eager"
+    model, quantised = (kind_of_model(config).float().eval() for _ in range(2))
+    for one in (model, quantised):
+        draw_weights(one, 1)
+    quantise_weights(quantised, gguf.GGMLQuantizationType.Q8_0)
+    write_gguf(FOLDER / f"{name}-f32.gguf", name, model, architecture, gguf.GGMLQuantizationType.F32)
+    write_gguf(FOLDER / f"{name}-q8_0.gguf", name, quantised, architecture, gguf.GGMLQuantizationType.Q8_0)
+    for label, count in prompts.items():
+        ids = np.random.default_rng(1).integers(0, VOCAB, count).tolist()
+        golden = {"prompt": ids, "vectors": vectors_of(model, ids), "vectors_q8_0": vectors_of(quantised, ids)}
+        (FOLDER / f"{'-'.join(filter(None, (name, label)))}.json").write_text(json.dumps(golden) + "\n")
+    folder = FOLDER / name
+    shutil.rmtree(folder, ignore_errors=True)
+    model.to(dtype).save_pretrained(folder)
+    write_tokenizer(folder)
+    print(f"{name}: {sum(p.numel() for p in model.parameters())} parameters")
+
+
 def write_vectors():
     for name, (_, _, _, _, prompts) in MODELS.items():
         model = hf.AutoModelForCausalLM.from_pretrained(FOLDER / name, attn_implementation="eager").float().eval()
@@ -415,5 +447,5 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["vectors"]:
         sys.exit(write_vectors())
     FOLDER.mkdir(exist_ok=True)
-    for model_name in sys.argv[1:] or MODELS:
-        make(model_name)
+    for model_name in sys.argv[1:] or [*MODELS, *ENCODERS]:
+        make_encoder(model_name) if model_name in ENCODERS else make(model_name)

@@ -86,7 +86,7 @@ void each_place(const json& value, const json::json_pointer& place,
 
 TEST_CASE("folders: hostile values of every key of every architecture are refused, or change nothing") {
   for (const char* model : {"llama3", "mistral", "qwen2", "qwen3", "gpt2", "gemma3", "phi3", "qwen3moe",
-                            "yarn", "glm4", "smollm3", "mixtral", "granite", "olmo2", "gemma2"}) {
+                            "yarn", "glm4", "smollm3", "mixtral", "granite", "olmo2", "gemma2", "bert"}) {
     CAPTURE(model);
     const json config = golden_config(model);
     const ModelFolder folder;
@@ -229,6 +229,11 @@ TEST_CASE("folders: a tensor is named as the folder names it, with its shape as 
                           Case{"glm4", "model.layers.1.mlp.gate_up_proj.weight", "(192, 64)"},
                           Case{"glm4", "model.layers.0.post_self_attn_layernorm.weight", "(64)"},
                           Case{"glm4", "model.layers.0.post_mlp_layernorm.weight", "(64)"},
+                          Case{"bert", "embeddings.LayerNorm.bias", "(64)"},
+                          Case{"bert", "embeddings.token_type_embeddings.weight", nullptr},
+                          Case{"bert", "encoder.layer.0.attention.self.query.weight", "(64, 64)"},
+                          Case{"bert", "encoder.layer.1.intermediate.dense.bias", "(96)"},
+                          Case{"bert", "encoder.layer.1.output.LayerNorm.weight", "(64)"},
                           Case{"mistral", "model.norm.weight", "(64)"},
                           Case{"qwen2", "model.embed_tokens.weight", nullptr}}) {
     CAPTURE(one.model);

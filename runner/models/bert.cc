@@ -1,0 +1,64 @@
+#include "runner/models/bert.h"
+
+#include "runner/models/layer_tensors.h"
+
+namespace runnel {
+namespace {
+
+// hidden = norm(hidden + project).
+void norm_the_sum(ProjectSpec& project, const NormSpec& norm) {
+  project.norm = norm;
+  project.norms_sum = true;
+}
+
+LayerSpec layer_spec(uint32_t index, const ModelConfig& config, WeightLoader& loader) {
+  LayerTensors tensors(index, config, loader);
+  const uint64_t hidden = config.hidden_size;
+  LayerSpec layer{.index = index,
+                  .attention = tensors.attention(),
+                  .qkv = tensors.qkv(NormSpec{}),
+                  .attention_output = tensors.attention_output(),
+                  .ffn = {.norm = {},
+                          .width = config.ffn_size,
+                          .gate_up = loader.matrix({tensors.matrix("ffn_up", config.ffn_size)}, hidden),
+                          .has_gate = false,
+                          .nonlinearity = Nonlinearity::kGeluByError,
+                          .bias = tensors.bias("ffn_up", config.ffn_size)},
+                  .ffn_output = tensors.ffn_output()};
+  layer.attention.sees_ahead = true;
+  layer.qkv.bias = tensors.qkv_bias();
+  layer.attention_output.bias = tensors.bias("attn_output", hidden);
+  layer.ffn_output.bias = tensors.bias("ffn_down", hidden);
+  norm_the_sum(layer.attention_output, tensors.layer_norm("attn_output_norm"));
+  norm_the_sum(layer.ffn_output, tensors.layer_norm("layer_output_norm"));
+  return layer;
+}
+
+}  // namespace
+
+Result<void> read_bert(const HyperParameters&, ModelConfig& config) {
+  config.rotary_dim = 0;  // positions are learned
+  config.is_encoder = true;
+  return {};
+}
+
+DecoderSpec bert_spec(const ModelConfig& config, WeightLoader& loader) {
+  const std::string types = "token_types.weight";
+  DecoderSpec spec{.hidden_size = config.hidden_size, .embedding = {}, .ropes = {}, .layers = {}, .head = {}};
+  spec.embedding = {
+      .table = loader.matrix({{"token_embd.weight", config.vocab_size}}, config.hidden_size),
+      .types = loader.matrix({{types, loader.rows_of(types)}}, config.hidden_size),
+      .positions = loader.matrix({{"position_embd.weight", config.context_length}}, config.hidden_size),
+      .norm = {.gain = loader.vector("token_embd_norm.weight", config.hidden_size),
+               .epsilon = config.norm_epsilon,
+               .kind = NormKind::kLayer,
+               .bias = loader.vector("token_embd_norm.bias", config.hidden_size)}};
+  // Nothing is drawn. The states are those of the last layer, which ends with a norm.
+  spec.head = {.norm = {}, .weight = spec.embedding.table, .vocab_size = config.vocab_size};
+  spec.ropes.push_back({.pairs = {0, false}, .frequencies = {}});
+  for (uint32_t index = 0; index < config.num_layers; ++index)
+    spec.layers.push_back(layer_spec(index, config, loader));
+  return spec;
+}
+
+}  // namespace runnel

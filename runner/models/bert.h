@@ -1,0 +1,18 @@
+// BERT: Devlin et al. 2018, BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding.
+// An encoder: its rows see each other, and the norm comes after each sum.
+#pragma once
+
+#include "runner/backend/decoder_spec.h"
+#include "runner/models/hyper_parameters.h"
+#include "runner/models/model.h"
+#include "runner/models/weight_loader.h"
+
+namespace runnel {
+
+// Fails with kBadModel; the message names the key.
+Result<void> read_bert(const HyperParameters& parameters, ModelConfig& config);
+
+// config must have been read and checked. The loader keeps the first error.
+DecoderSpec bert_spec(const ModelConfig& config, WeightLoader& loader);
+
+}  // namespace runnel
