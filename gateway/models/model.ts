@@ -83,6 +83,7 @@ const ARCHITECTURES: readonly string[] = [
   'qwen2',
   'qwen3',
   'gpt2',
+  'bert',
   'gemma2',
   'gemma3',
   'phi3',

@@ -135,6 +135,11 @@ export interface TokenLogprobs {
   readonly topLogprobs: readonly number[];
 }
 
+/** Whether models of this architecture make vectors of texts and write none. */
+export function isEncoder(architecture: string): boolean {
+  return architecture === 'bert';
+}
+
 /** How a request came to its first token. */
 export interface FirstOutput {
   /** Tokens of the prompt that were found in the KV cache and not computed. */

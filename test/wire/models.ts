@@ -45,6 +45,7 @@ const MODELS: Readonly<Record<string, Model | undefined>> = {
   'thinking-without-break': thinking('<think>'),
   'thinking-if-it-likes': thinking(''),
   'thinking-closed': thinking('<think></think>'),
+  encoder: { ...byteModel, architecture: 'bert', chatTemplate: undefined, pooling: 'cls' },
   generic: calling(genericFormat),
   ranking: rankingModel,
   'unknown-tools': calling(undefined),

@@ -9,6 +9,7 @@ import { ApiError } from '../../errors/api-error.ts';
 import { JSON_TYPE } from '../../json/json-values.ts';
 import type { Model } from '../../models/model.ts';
 import { isResident, memoryOf, type ServedModel, servedName, tagged } from '../../models/model-registry.ts';
+import { isEncoder } from '../../runner/runner.ts';
 import { LINES_TYPE, type RouteDeps } from '../../server/route-group.ts';
 import { parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
@@ -127,7 +128,7 @@ export function showing(deps: RouteDeps): Handler {
         [`${architecture}.vocab_size`]: tokenizer.vocabSize,
       },
       capabilities: [
-        'completion',
+        ...(isEncoder(architecture) ? [] : ['completion' as const]),
         ...(infillMarks(tokenizer) === undefined ? [] : ['insert' as const]),
         ...(hasTools(model) ? ['tools' as const] : []),
         ...(hasThinking(model) ? ['thinking' as const] : []),

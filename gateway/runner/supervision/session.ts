@@ -7,8 +7,9 @@ import type { RunnerCommand, RunnerProcess, Spawn } from '../process/process.ts'
 import { RunnerClient } from '../protocol/client.ts';
 import type { ProtocolError } from '../protocol/frame.ts';
 import type { Failure, Notice, Phase, Ready } from '../protocol/from-runner.ts';
-import type { Generate } from '../protocol/to-runner.ts';
-import { neutralSampling } from '../runner.ts';
+import type { RequestSink } from '../protocol/sent-requests.ts';
+import type { Embed, Generate } from '../protocol/to-runner.ts';
+import { isEncoder, neutralSampling } from '../runner.ts';
 import type { Death, VerdictKind } from './exit-policy.ts';
 import { defaultWatchdogLimits, type StepTimes, Watchdog, type WatchdogLimits } from './watchdog.ts';
 
@@ -80,6 +81,13 @@ const canary: Omit<Generate, 'requestId'> = {
   minTokens: 0,
   stopIds: [],
   sampling: { ...neutralSampling, temperature: 0, seed: 0n },
+  cacheSalt: new Uint8Array(),
+};
+
+/** The same for a model that writes no text. */
+const encodersCanary: Omit<Embed, 'requestId'> = {
+  tokenIds: [0],
+  pooling: 'cls',
   cacheSalt: new Uint8Array(),
 };
 
@@ -232,17 +240,22 @@ export class RunnerSession {
   }
 
   #sendCanary(ready: Ready): void {
-    this.client.generate(canary, {
+    const onAnswered = (): void => {
+      if (!this.#isLost) this.#onUsable(ready);
+    };
+    const sink: RequestSink = {
       onOutput: ({ finish }) => {
-        if (finish !== undefined && !this.#isLost) this.#onUsable(ready);
+        if (finish !== undefined) onAnswered();
       },
       onPromptLogprobs: () => {},
-      onEmbedding: () => {},
+      onEmbedding: onAnswered,
       onError: ({ code, message }) => {
         const sentence = `The runner could not answer a request of one token: ${code} ${message}`.trimEnd();
         this.#condemn('canary', sentence);
       },
-    });
+    };
+    if (isEncoder(ready.architecture)) this.client.embed(encodersCanary, sink);
+    else this.client.generate(canary, sink);
   }
 
   #onUsable(ready: Ready): void {
