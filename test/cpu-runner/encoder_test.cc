@@ -94,7 +94,8 @@ TEST_CASE("a text has a vector of the same bits alone and beside others, however
   EngineFlags plain = flags_for("bert-q8_0.gguf");
   plain.num_threads = 1;
   const LoadedModel alone = loaded_with(plain);
-  for (const Pooling pooling : {Pooling::kMean, Pooling::kCls}) {
+  for (const auto& [name, pooling] : kPoolings) {
+    CAPTURE(name);
     Logits wanted;
     for (const auto& text : texts) wanted.push_back(vectors_of(*alone.engine, {text}, pooling).front());
     for (const Kernels* kernels : usable_kernels()) {
