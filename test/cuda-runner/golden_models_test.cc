@@ -41,6 +41,20 @@ void check_vectors(const char* name, Pooling pooling) {
   }
 }
 
+TEST_CASE("golden models: an encoder is refused with what computes it") {
+  const std::string path = golden_model_path("bert-f32.gguf");
+  const auto file = ModelFile::open(path);
+  REQUIRE(file);
+  const auto backend = make_cuda_backend({});
+  REQUIRE(backend);
+  const auto model = load_model(*file, "", 0, **backend, {.max_rows = 8, .max_head_rows = 8}, {});
+  REQUIRE(!model);
+  CHECK(model.error().exit_code == ExitCode::kBadModel);
+  CHECK(model.error().message ==
+        path +
+            ": encoders are computed on the CPU only; start cpu-runner, or the gateway with --backend cpu.");
+}
+
 TEST_CASE("golden models: each architecture has the logits and greedy ids of transformers") {
   for (const GoldenModel& model : kGoldenModels) {
     CAPTURE(model.golden);
