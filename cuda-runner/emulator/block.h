@@ -31,6 +31,7 @@ struct Moment {
   uint32_t sync;
   uint16_t thread;
   uint16_t warp;
+  uint16_t device;       // whose memory the launch may use
   uint32_t until_clock;  // steps until the next look_at_clock()
   // Whether the launches before this one are complete: it did not begin early, or the thread has waited.
   bool is_previous_complete;

@@ -47,9 +47,16 @@ cudaError_t call_on(cudaStream_t stream, const Body& body) {
   });
 }
 
+// Refuses work that only the stream's own device may be given.
+inline cudaError_t refuse_other_device(const CUstream_st& stream, const std::string& what) {
+  return refuse(cudaErrorInvalidResourceHandle, what + " is given to a stream of device " +
+                                                    std::to_string(stream.device) + ", and device " +
+                                                    std::to_string(current_device) + " is current");
+}
+
 // Refuses an operation that cannot be captured, which breaks the capture of the stream.
 inline cudaError_t refuse_in_capture(CUstream_st& stream, const std::string& what) {
-  stream.is_capture_broken = true;
+  stream.captured->is_broken = true;
   return refuse(cudaErrorStreamCaptureUnsupported, what + " cannot be captured");
 }
 

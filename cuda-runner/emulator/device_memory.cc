@@ -3,9 +3,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "cuda-runner/emulator/global_record.h"
+#include "cuda-runner/emulator/settings.h"
 #include "runner/check.h"
 
 namespace runnel::emulator {
@@ -39,14 +43,40 @@ size_t rounded(size_t bytes) {
   return (std::max<size_t>(bytes, 1) + kAllocationBytes - 1) / kAllocationBytes * kAllocationBytes;
 }
 
+// Offsets that a device may still use: from `next` to `end`.
+struct Addresses {
+  size_t next = 0;
+  size_t end = 0;
+};
+std::array<Addresses, kMaxDevices> addresses;
+size_t first_free_chunk = 0;
+
+// The offset of so many addresses of the device, which follow each other. Nothing if no more are free.
+std::optional<size_t> take_addresses(uint32_t device, size_t bytes) {
+  Addresses& own = addresses[device];
+  if (bytes > own.end - own.next) {
+    const size_t begin = first_free_chunk * kChunkBytes;
+    if (own.end != begin) own = {begin, begin};
+    const size_t num_chunks = (bytes - (own.end - own.next) + kChunkBytes - 1) / kChunkBytes;
+    if (num_chunks > std::size(address_space.owners) - first_free_chunk) return std::nullopt;
+    std::fill_n(address_space.owners + first_free_chunk, num_chunks, static_cast<uint8_t>(device));
+    first_free_chunk += num_chunks;
+    own.end = first_free_chunk * kChunkBytes;
+  }
+  return std::exchange(own.next, own.next + bytes);
+}
+
+bool are_races_found = false;
+
 }  // namespace
 
-void DeviceMemory::reset(uint64_t total_bytes, bool finds_races) {
+void find_races(bool are_found) {
+  are_races_found = are_found;
+  address_space.records = are_found ? all_records : nullptr;
+}
+
+DeviceMemory::~DeviceMemory() {
   while (!allocations_.empty()) free(allocations_.begin()->first);
-  total_bytes_ = total_bytes;
-  used_bytes_ = 0;
-  finds_races_ = finds_races;
-  address_space.records = finds_races ? all_records : nullptr;
 }
 
 void* DeviceMemory::allocate(size_t bytes) {
@@ -56,15 +86,14 @@ void* DeviceMemory::allocate(size_t bytes) {
     address_space.states = static_cast<uint8_t*>(reserve(kAddressSpaceBytes));
     address_space.num_bytes = kAddressSpaceBytes;
   }
-  if (finds_races_ && all_records == nullptr) {
+  if (are_races_found && all_records == nullptr) {
     all_records = static_cast<GlobalRecord*>(reserve(kAddressSpaceBytes * sizeof(GlobalRecord)));
     address_space.records = all_records;
   }
   // A forbidden range of kAllocationBytes precedes the allocation.
-  const size_t needed_bytes = kAllocationBytes + rounded(bytes);
-  if (needed_bytes > address_space.num_bytes - end_) return nullptr;
-  std::byte* const memory = address_space.data + end_ + kAllocationBytes;
-  end_ += needed_bytes;
+  const std::optional<size_t> offset = take_addresses(device_, kAllocationBytes + rounded(bytes));
+  if (!offset) return nullptr;
+  std::byte* const memory = address_space.data + *offset + kAllocationBytes;
   used_bytes_ += rounded(bytes);
   allocations_[memory] = bytes;
   std::memset(states_of(memory), kAllocated, bytes);

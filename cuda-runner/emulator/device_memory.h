@@ -1,5 +1,6 @@
-// The emulated device's memory: its allocations, and the state of each byte. No address is used twice, so
-// bytes between allocations and bytes of freed allocations stay forbidden for ever.
+// The memory of emulated devices: allocations, and the state of each byte. Devices have one address space, as
+// in CUDA, and each address belongs to one of them. No address is used twice, so bytes between allocations
+// and bytes of freed allocations stay forbidden for ever.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,8 @@ namespace runnel::emulator {
 
 // The size of the address space. It takes memory only where it is used.
 inline constexpr size_t kAddressSpaceBytes = size_t{256} << 30;
+// Addresses are given to a device in units of this.
+inline constexpr size_t kChunkBytes = size_t{64} << 20;
 // The alignment of CUDA's allocations. The room of each is rounded up to a multiple of this and preceded by
 // as many forbidden bytes.
 inline constexpr size_t kAllocationBytes = 256;
@@ -28,13 +31,20 @@ struct AddressSpace {
   uint8_t* states = nullptr;
   GlobalRecord* records = nullptr;  // one for each byte; nullptr: races are not detected
   size_t num_bytes = 0;
+  uint8_t owners[kAddressSpaceBytes / kChunkBytes] = {};  // numbers of devices, by chunk
 };
 extern AddressSpace address_space;
 
+// Whether races are detected from now on. No memory may be allocated.
+void find_races(bool are_found);
+
+// The memory of one device.
 class DeviceMemory {
  public:
-  // Frees everything and sets the size of the memory.
-  void reset(uint64_t total_bytes, bool finds_races);
+  // device: its number, below kMaxDevices.
+  DeviceMemory(uint32_t device, uint64_t total_bytes) : device_(device), total_bytes_(total_bytes) {}
+  ~DeviceMemory();
+  DeviceMemory(DeviceMemory&& other) noexcept = default;
 
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t free_bytes() const { return total_bytes_ - used_bytes_; }
@@ -47,10 +57,9 @@ class DeviceMemory {
   void release(uint64_t bytes) { used_bytes_ -= bytes; }
 
  private:
-  uint64_t total_bytes_ = 0;
+  uint32_t device_;
+  uint64_t total_bytes_;
   uint64_t used_bytes_ = 0;
-  bool finds_races_ = false;
-  size_t end_ = 0;  // of the addresses used so far
   std::map<std::byte*, size_t> allocations_;
 };
 
@@ -60,6 +69,10 @@ inline size_t offset_of(const void* memory) {
 inline bool is_in_address_space(const void* memory, size_t bytes) {
   const size_t offset = offset_of(memory);
   return offset < address_space.num_bytes && bytes <= address_space.num_bytes - offset;
+}
+// The number of the device that has this address, which must lie in the address space.
+inline uint32_t owner_of(const void* memory) {
+  return address_space.owners[offset_of(memory) / kChunkBytes];
 }
 // memory must lie in the address space.
 inline uint8_t* states_of(const void* memory) {

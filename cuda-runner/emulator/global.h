@@ -129,7 +129,8 @@ class Global {
     static_assert(std::is_trivially_copyable_v<V> && (sizeof(V) <= 8 || sizeof(V) % 8 == 0));
     emulator::count_step(index.place);
     if (!is_in_view(index, sizeof(V)) || reinterpret_cast<uintptr_t>(memory) % alignof(V) != 0 ||
-        !emulator::is_in_address_space(memory, sizeof(V)))
+        !emulator::is_in_address_space(memory, sizeof(V)) ||
+        emulator::owner_of(memory) != emulator::now.device)
       return false;
     constexpr size_t kWordBytes = sizeof(V) < 8 ? sizeof(V) : 8;
     uint64_t all = 0;
@@ -155,6 +156,9 @@ class Global {
     } else if (is_in_view(index, bytes) && reinterpret_cast<uintptr_t>(memory) % alignment != 0) {
       error = cudaErrorMisalignedAddress;
       std::snprintf(why, sizeof(why), "at an address that is no multiple of %zu", alignment);
+    } else if (emulator::owner_of(memory) != emulator::now.device) {
+      error = cudaErrorIllegalAddress;
+      std::snprintf(why, sizeof(why), "in the memory of device %u", emulator::owner_of(memory));
     } else if (is_in_view(index, bytes)) {
       const size_t element = index.value + emulator::num_written(memory, bytes) / sizeof(T);
       std::snprintf(why, sizeof(why), "but element %zu was never written", element);

@@ -70,6 +70,7 @@ void run_launch(const Launch& launch, uint64_t order_seed) {
   const uint64_t num_blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   // Visits every block once: the step and the number of blocks have no common divisor.
   now.launch_epoch = now.epoch + 1;
+  now.device = static_cast<uint16_t>(launch.device);
   dynamic_shared_bytes = launch.dynamic_shared_bytes;
   forget_arrivals();
   if (counters != nullptr) counters->begin_launch(launch.kernel);
@@ -90,19 +91,17 @@ cudaError_t enqueue_launch(const char* words, const cudaLaunchConfig_t& config, 
                            std::function<void()> thread) {
   return call_on(config.stream, [&](Machine& machine) {
     std::string refusal;
-    Launch launch{second_argument(words),
-                  function,
-                  config.gridDim,
-                  config.blockDim,
-                  begins_early(config, machine.settings, refusal),
-                  config.dynamicSmemBytes,
-                  std::move(thread)};
+    Launch launch{second_argument(words),  function,         config.stream->device,
+                  config.gridDim,          config.blockDim,  begins_early(config, machine.settings, refusal),
+                  config.dynamicSmemBytes, std::move(thread)};
     if (!is_possible(launch.grid, launch.block))
       return refuse(cudaErrorInvalidConfiguration,
                     launch.kernel + " is launched with a grid or blocks that no device has");
-    const auto asked = machine.dynamic_shared_bytes.find(function);
+    if (launch.device != current_device) return refuse_other_device(*config.stream, launch.kernel);
+    OneDevice& device = machine.current();
+    const auto asked = device.dynamic_shared_bytes.find(function);
     const size_t most = std::max<size_t>(kMaxPlainSharedBytes,
-                                         asked == machine.dynamic_shared_bytes.end() ? 0 : asked->second);
+                                         asked == device.dynamic_shared_bytes.end() ? 0 : asked->second);
     if (config.dynamicSmemBytes > most)
       return refuse(cudaErrorInvalidValue, launch.kernel + " is launched with " +
                                                std::to_string(config.dynamicSmemBytes) +
@@ -114,11 +113,11 @@ cudaError_t enqueue_launch(const char* words, const cudaLaunchConfig_t& config, 
       return refuse(cudaErrorInvalidValue,
                     launch.kernel + " is launched with blocks of " + std::to_string(num_threads) +
                         " threads; its __launch_bounds__ are " + std::to_string(bound));
-    if (config.stream->captured != nullptr && !machine.loaded_kernels.contains(function))
+    if (config.stream->captured != nullptr && !device.loaded_kernels.contains(function))
       return refuse_in_capture(*config.stream, launch.kernel +
                                                    ", which was never loaded, as by a launch or by "
                                                    "cudaFuncGetAttributes,");
-    if (!machine.load_kernel(function)) return cudaErrorMemoryAllocation;
+    if (!device.load_kernel(function, machine.settings.kernel_bytes)) return cudaErrorMemoryAllocation;
     config.stream->add([&machine, launch = std::move(launch)] {
       if (++machine.num_launches == machine.settings.die_at_launch) {
         lose_device(cudaErrorECCUncorrectable, "It dies at launch " + std::to_string(machine.num_launches) +

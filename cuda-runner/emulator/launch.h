@@ -19,6 +19,7 @@ inline constexpr size_t kMaxArgumentBytes = 4096;
 struct Launch {
   std::string kernel;
   const void* function;
+  int device;
   dim3 grid;
   dim3 block;
   // Whether it may begin before the launches before it are complete.

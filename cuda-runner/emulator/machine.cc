@@ -8,6 +8,8 @@
 
 namespace runnel::emulator {
 
+thread_local int current_device = 0;
+
 void Machine::start(const Settings& new_settings) {
   settings = new_settings;
   random = Random(settings.seed);
@@ -16,11 +18,13 @@ void Machine::start(const Settings& new_settings) {
   graphs.clear();
   executables.clear();
   pinned.clear();
-  device_memory.reset(settings.memory_bytes, settings.finds_races);
-  loaded_kernels.clear();
-  contexts.clear();
-  dynamic_shared_bytes.clear();
+  devices.clear();
+  find_races(settings.finds_races);
+  for (uint32_t device = 0; device < settings.num_devices; ++device)
+    devices.push_back({.memory = DeviceMemory(device, settings.memory_bytes)});
+  current_device = 0;
   num_launches = 0;
+  num_peer_bytes = 0;
   last_error = cudaSuccess;
   forget_fault();
 }
@@ -41,7 +45,7 @@ bool Machine::breaks_capture() {
   bool breaks = false;
   for (const auto& stream : streams.all()) {
     if (stream->captured == nullptr) continue;
-    stream->is_capture_broken = true;
+    stream->captured->is_broken = true;
     breaks = true;
   }
   return breaks;
@@ -56,9 +60,9 @@ bool Machine::is_pinned(const void* memory, size_t bytes) const {
   return offset < block.bytes && bytes <= block.bytes - offset;
 }
 
-bool Machine::load_kernel(const void* kernel) {
+bool OneDevice::load_kernel(const void* kernel, uint64_t kernel_bytes) {
   if (loaded_kernels.contains(kernel)) return true;
-  if (!device_memory.take(settings.kernel_bytes)) return false;
+  if (!memory.take(kernel_bytes)) return false;
   loaded_kernels.insert(kernel);
   return true;
 }

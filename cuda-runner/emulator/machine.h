@@ -51,6 +51,21 @@ struct Pinned {
   size_t bytes;
 };
 
+struct OneDevice {
+  DeviceMemory memory;
+  bool has_context = false;
+  std::set<const void*> loaded_kernels = {};
+  // Of kernels that may have more than without asking.
+  std::map<const void*, size_t> dynamic_shared_bytes = {};
+  std::set<int> peers = {};  // devices that this one may copy from and to directly
+
+  // False if the driver has no memory for it.
+  bool load_kernel(const void* kernel, uint64_t kernel_bytes);
+};
+
+// The number of the device that this thread's calls are about, as cudaSetDevice has set it.
+extern thread_local int current_device;
+
 struct Machine {
   explicit Machine(const Settings& first_settings) { start(first_settings); }
   void start(const Settings& new_settings);
@@ -60,22 +75,19 @@ struct Machine {
   // was one.
   bool breaks_capture();
   bool is_pinned(const void* memory, size_t bytes) const;
-  // False if the driver has no memory for it.
-  bool load_kernel(const void* kernel);
+  OneDevice& current() { return devices[static_cast<size_t>(current_device)]; }
+  OneDevice& device_of(const CUstream_st& stream) { return devices[static_cast<size_t>(stream.device)]; }
 
   Settings settings;
   Random random;
-  DeviceMemory device_memory;
+  std::vector<OneDevice> devices;
   std::map<const std::byte*, Pinned> pinned;  // by address
   Handles<CUstream_st> streams;
   Handles<CUevent_st> events;
   Handles<CUgraph_st> graphs;
   Handles<CUgraphExec_st> executables;
-  std::set<const void*> loaded_kernels;
-  std::set<int> contexts;  // numbers of the devices that have one
-  // Of kernels that may have more than without asking.
-  std::map<const void*, size_t> dynamic_shared_bytes;
   uint64_t num_launches = 0;
+  uint64_t num_peer_bytes = 0;  // copied between devices
   cudaError_t last_error = cudaSuccess;
 };
 

@@ -76,7 +76,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 
 cudaError_t cudaGetDevice(int* device) {
   return call([&](Machine&) {
-    *device = 0;
+    *device = current_device;
     return cudaSuccess;
   });
 }
@@ -84,15 +84,18 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaSetDevice(int device) {
   return call([&](Machine& machine) {
     const cudaError_t error = check_device(machine, device);
-    if (error == cudaSuccess) machine.contexts.insert(device);
-    return error;
+    if (error != cudaSuccess) return error;
+    current_device = device;
+    machine.current().has_context = true;
+    return cudaSuccess;
   });
 }
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
   return call([&](Machine& machine) {
     attributes->maxThreadsPerBlock = static_cast<int>(max_threads_of(kernel));
-    return machine.load_kernel(kernel) ? cudaSuccess : cudaErrorMemoryAllocation;
+    return machine.current().load_kernel(kernel, machine.settings.kernel_bytes) ? cudaSuccess
+                                                                                : cudaErrorMemoryAllocation;
   });
 }
 
@@ -105,7 +108,7 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
       return refuse(cudaErrorInvalidValue, "a kernel asks for " + std::to_string(value) +
                                                " bytes of dynamic shared memory; the device has " +
                                                std::to_string(max_shared_bytes(machine)));
-    machine.dynamic_shared_bytes[kernel] = static_cast<size_t>(value);
+    machine.current().dynamic_shared_bytes[kernel] = static_cast<size_t>(value);
     return cudaSuccess;
   });
 }
@@ -116,7 +119,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     if (error != cudaSuccess) return error;
     *properties = {};
     std::strcpy(properties->name, "emulated GPU");
-    properties->totalGlobalMem = machine.device_memory.total_bytes();
+    properties->totalGlobalMem = machine.settings.memory_bytes;
     properties->major = major_of(machine);
     properties->minor = minor_of(machine);
     properties->multiProcessorCount = kNumMultiprocessors;
@@ -146,6 +149,24 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   });
 }
 
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  return call([&](Machine& machine) {
+    for (const int number : {device, peer})
+      if (const cudaError_t error = check_device(machine, number); error != cudaSuccess) return error;
+    *can = device == peer ? 0 : 1;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+  return call([&](Machine& machine) {
+    if (const cudaError_t error = check_device(machine, peer); error != cudaSuccess) return error;
+    if (flags != 0 || peer == current_device)
+      return refuse(cudaErrorInvalidValue, "cudaDeviceEnablePeerAccess with flags, or of the current device");
+    return machine.current().peers.insert(peer).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
+  });
+}
+
 cudaError_t cudaDeviceSynchronize() {
   return call([](Machine& machine) {
     if (machine.breaks_capture())
@@ -157,8 +178,8 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   return call([&](Machine& machine) {
-    *free_bytes = machine.device_memory.free_bytes();
-    *total_bytes = machine.device_memory.total_bytes();
+    *free_bytes = machine.current().memory.free_bytes();
+    *total_bytes = machine.current().memory.total_bytes();
     return cudaSuccess;
   });
 }

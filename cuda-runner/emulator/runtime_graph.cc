@@ -1,7 +1,6 @@
-// The emulated calls about graphs. A stream is captured into a list of nodes, and the list runs as one piece
-// of work.
+// The emulated calls about graphs. Streams are captured into lists of nodes, and these run as one piece of
+// work.
 #include <memory>
-#include <utility>
 
 #include "cuda-runner/emulator/call.h"
 
@@ -12,7 +11,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
     if (stream->captured != nullptr)
       return refuse(cudaErrorIllegalState, "a stream is captured twice at a time");
     stream->captured = std::make_shared<Graph>();
-    stream->is_capture_broken = false;
+    stream->lane = 0;
     return cudaSuccess;
   });
 }
@@ -22,8 +21,16 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     *graph = nullptr;
     if (stream->captured == nullptr)
       return refuse(cudaErrorIllegalState, "the end of a capture that did not begin");
-    const auto captured = std::exchange(stream->captured, nullptr);
-    if (stream->is_capture_broken) return cudaErrorStreamCaptureInvalidated;
+    if (stream->lane != 0)
+      return refuse(cudaErrorIllegalState, "a capture ends in another stream than it began in");
+    const auto captured = stream->captured;
+    for (const auto& other : machine.streams.all())
+      if (other->captured == captured) other->captured = nullptr;
+    captured->is_open = false;
+    if (captured->is_broken) return cudaErrorStreamCaptureInvalidated;
+    if (!captured->is_joined())
+      return refuse(cudaErrorStreamCaptureUnjoined,
+                    "a capture ends before its first stream waits for all others");
     *graph = machine.graphs.make({captured});
     return cudaSuccess;
   });
@@ -38,16 +45,17 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   return call([&](Machine& machine) {
     if (!machine.graphs.has(graph) || flags != 0)
       return refuse(cudaErrorInvalidValue, "cudaGraphInstantiate of no graph, or with flags");
-    if (!machine.device_memory.take(machine.settings.graph_bytes)) return cudaErrorMemoryAllocation;
-    *executable = machine.executables.make({graph->graph});
+    if (!machine.current().memory.take(machine.settings.graph_bytes)) return cudaErrorMemoryAllocation;
+    *executable = machine.executables.make({graph->graph, current_device});
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   return call([&](Machine& machine) {
-    if (!machine.executables.remove(executable)) return cudaErrorInvalidValue;
-    machine.device_memory.release(machine.settings.graph_bytes);
+    if (!machine.executables.has(executable)) return cudaErrorInvalidValue;
+    machine.devices[static_cast<size_t>(executable->device)].memory.release(machine.settings.graph_bytes);
+    machine.executables.remove(executable);
     return cudaSuccess;
   });
 }
@@ -57,12 +65,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     if (!machine.executables.has(executable))
       return refuse(cudaErrorInvalidValue, "cudaGraphLaunch of what is no graph");
     if (stream->captured != nullptr) return refuse_in_capture(*stream, "a graph");
-    stream->add([graph = executable->graph] {
-      for (const auto& node : graph->nodes) {
-        if (device_error() != cudaSuccess) return;
-        node();
-      }
-    });
+    stream->add([&machine, graph = executable->graph] { graph->run(machine.random.next()); });
     return cudaSuccess;
   });
 }

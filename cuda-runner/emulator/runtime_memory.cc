@@ -48,7 +48,7 @@ void copy_to_host(const Machine& machine, void* to, const void* from, size_t byt
   }
 }
 
-void copy_on_device(void* to, const void* from, size_t bytes) {
+void copy_on_device(Machine& machine, void* to, const void* from, size_t bytes) {
   if (!is_allocated(to, bytes) || !is_allocated(from, bytes)) {
     lose_device(cudaErrorIllegalAddress,
                 describe_copy("on the device", bytes) + " uses memory that was freed.");
@@ -56,6 +56,7 @@ void copy_on_device(void* to, const void* from, size_t bytes) {
   }
   std::memmove(to, from, bytes);
   copy_states(to, from, bytes);
+  if (owner_of(to) != owner_of(from)) machine.num_peer_bytes += bytes;
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ void copy_on_device(void* to, const void* from, size_t bytes) {
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   return call([&](Machine& machine) {
     if (machine.breaks_capture()) return refuse_allocation_in_capture();
-    *memory = machine.device_memory.allocate(bytes);
+    *memory = machine.current().memory.allocate(bytes);
     return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
   });
 }
@@ -73,7 +74,8 @@ cudaError_t cudaFree(void* memory) {
     if (memory == nullptr) return cudaSuccess;
     if (machine.breaks_capture()) return refuse_allocation_in_capture();
     machine.run_all();
-    if (machine.device_memory.free(memory)) return cudaSuccess;
+    for (OneDevice& device : machine.devices)
+      if (device.memory.free(memory)) return cudaSuccess;
     return refuse(cudaErrorInvalidValue, "cudaFree of what cudaMalloc did not return, or of what was freed");
   });
 }
@@ -112,7 +114,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
       return refuse(cudaErrorInvalidValue,
                     "cudaMemcpyAsync of " + std::to_string(bytes) + " bytes beyond what is allocated");
     if (to_device && from_device) {
-      stream->add([=] { copy_on_device(to, from, bytes); });
+      stream->add([=, &machine] { copy_on_device(machine, to, from, bytes); });
       return cudaSuccess;
     }
     const bool is_pinned = machine.is_pinned(to_device ? from : to, bytes);
@@ -135,9 +137,30 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   });
 }
 
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+  return call_on(stream, [&](Machine& machine) {
+    if (width == 0 || height == 0) return cudaSuccess;
+    if (kind != cudaMemcpyDefault || width > to_pitch || width > from_pitch)
+      return refuse(cudaErrorInvalidValue,
+                    "cudaMemcpy2DAsync of another kind than cudaMemcpyDefault, or of rows that overlap");
+    const auto bytes_of = [&](size_t pitch) { return (height - 1) * pitch + width; };
+    if (!is_allocated(to, bytes_of(to_pitch)) || !is_allocated(from, bytes_of(from_pitch)))
+      return refuse(cudaErrorInvalidValue, "cudaMemcpy2DAsync of " + std::to_string(height) + " rows of " +
+                                               std::to_string(width) + " bytes beyond what is allocated");
+    stream->add([=, &machine] {
+      for (size_t row = 0; row < height; ++row)
+        copy_on_device(machine, static_cast<std::byte*>(to) + row * to_pitch,
+                       static_cast<const std::byte*>(from) + row * from_pitch, width);
+    });
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
   return call_on(stream, [&](Machine&) {
     if (bytes == 0) return cudaSuccess;
+    if (stream->device != current_device) return refuse_other_device(*stream, "cudaMemsetAsync");
     if (!is_allocated(memory, bytes))
       return refuse(cudaErrorInvalidValue,
                     "cudaMemsetAsync of " + std::to_string(bytes) + " bytes beyond what is allocated");

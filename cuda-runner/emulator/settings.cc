@@ -13,8 +13,6 @@
 namespace runnel::emulator {
 namespace {
 
-constexpr uint32_t kMaxDevices = 8;
-
 template <typename Integer>
 void take(const char* name, Integer& setting, Integer largest = std::numeric_limits<Integer>::max()) {
   const std::string variable = std::string("RUNNEL_EMULATOR_") + name;

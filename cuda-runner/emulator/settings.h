@@ -6,11 +6,12 @@
 
 namespace runnel::emulator {
 
+inline constexpr uint32_t kMaxDevices = 8;
+
 struct Settings {
-  // They have one memory, as only one is used by a process.
   uint32_t num_devices = 1;
   uint32_t compute_capability = 90;
-  uint64_t memory_bytes = uint64_t{4} << 30;
+  uint64_t memory_bytes = uint64_t{4} << 30;  // of each device
   // What the driver takes of it for each kernel that is loaded, and for each graph that is ready to run.
   uint64_t kernel_bytes = 0;
   uint64_t graph_bytes = 0;

@@ -7,6 +7,8 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <variant>
+#include <vector>
 
 #include "cuda-runner/emulator/runtime_api.h"
 
@@ -37,8 +39,9 @@ struct CUstream_st {
   void run_all();
   void run_until(const runnel::emulator::Mark& mark);
 
+  int device = 0;
   std::shared_ptr<runnel::emulator::Graph> captured;  // nullptr: nothing is captured
-  bool is_capture_broken = false;
+  size_t lane = 0;                                    // of the graph that is captured
 
  private:
   std::deque<Operation> queue_;
@@ -46,16 +49,37 @@ struct CUstream_st {
 
 namespace runnel::emulator {
 
-// The operations of a graph, in order.
+// What was captured from some streams: a lane for each, the first one for that in which the capture began.
 struct Graph {
-  std::deque<CUstream_st::Operation> nodes;
+  // So many nodes of a lane have been done.
+  struct Point {
+    size_t lane;
+    size_t num_nodes;
+  };
+  // Work, or what the nodes behind it wait for.
+  using Node = std::variant<CUstream_st::Operation, Point>;
+  using Lane = std::vector<Node>;
+
+  std::vector<Lane> lanes = std::vector<Lane>(1);
+  bool is_open = true;     // the capture goes on
+  bool is_broken = false;  // it has met a call that cannot be captured
+
+  Point end_of(size_t lane) const { return {lane, lanes[lane].size()}; }
+  // Whether the first lane waits for the ends of all others.
+  bool is_joined() const;
+  // Runs the lanes in an order that the seed decides.
+  void run(uint64_t order_seed) const;
 };
 
 }  // namespace runnel::emulator
 
 struct CUevent_st {
   bool has_time;
-  std::shared_ptr<runnel::emulator::Mark> last;  // nullptr: never recorded
+  int device;
+  std::shared_ptr<runnel::emulator::Mark> last;  // nullptr: never recorded, or in a capture
+  // Where it was recorded in a capture.
+  std::shared_ptr<runnel::emulator::Graph> captured = nullptr;
+  runnel::emulator::Graph::Point point = {};
 };
 
 struct CUgraph_st {
@@ -64,4 +88,5 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
   std::shared_ptr<const runnel::emulator::Graph> graph;
+  int device;
 };

@@ -23,7 +23,12 @@ Reported report(const emulator::Settings& settings, std::optional<uint32_t> numb
   const Emulated emulated(settings);
   std::ostringstream out;
   const Result<void> end = report_devices(number, true, out);
-  return {end, nlohmann::json::parse(out.str()), emulator::machine().contexts};
+  std::set<int> contexts;
+  for (int device = 0; const emulator::OneDevice& each : emulator::machine().devices) {
+    if (each.has_context) contexts.insert(device);
+    ++device;
+  }
+  return {end, nlohmann::json::parse(out.str()), contexts};
 }
 
 TEST_CASE("devices: without a number each of them runs a kernel") {

@@ -12,7 +12,7 @@ namespace {
 using namespace test;
 
 std::set<const void*> loaded_kernels() {
-  return emulator::machine().loaded_kernels;
+  return emulator::machine().devices.front().loaded_kernels;
 }
 
 std::unique_ptr<ModelHarness> harness_of(const GoldenModel& model, KvType kv_type) {
