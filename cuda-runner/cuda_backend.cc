@@ -1,55 +1,37 @@
 #include "cuda-runner/cuda_backend.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
-#include <optional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cuda-runner/cuda_compute_device.h"
-#include "cuda-runner/device/device.h"
-#include "cuda-runner/device/error.h"
-#include "cuda-runner/device_activation.h"
-#include "cuda-runner/device_logit_rows.h"
-#include "cuda-runner/device_weights.h"
+#include "cuda-runner/device_rank.h"
+#include "cuda-runner/exchange.h"
 #include "cuda-runner/forward_pass.h"
-#include "cuda-runner/kernels/attend.h"
-#include "cuda-runner/kernels/embed.h"
-#include "cuda-runner/kernels/experts.h"
-#include "cuda-runner/kernels/make_ready.h"
-#include "cuda-runner/kernels/norm.h"
-#include "cuda-runner/kernels/rope_store.h"
-#include "cuda-runner/kernels/soft_cap.h"
-#include "cuda-runner/kv_memory.h"
-#include "cuda-runner/load_kernels.h"
-#include "cuda-runner/rope_tables.h"
-#include "cuda-runner/step_inputs.h"
 #include "runner/check.h"
+#include "runner/ranks/cut_rows.h"
+#include "runner/ranks/shard_plan.h"
 #include "runner/system/processors.h"
 #include "runner/system/start_times.h"
 
 namespace runnel {
 namespace {
 
+// Each operation is given to all ranks, and then what they have computed is exchanged. Of the memory plan,
+// numbers of bytes are those of all devices together, as if each took what the largest part takes.
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(Device device, Stream stream, const BackendOptions& options)
-      : device_(std::move(device)),
-        stream_(std::move(stream)),
-        compute_device_(device_, stream_),
+  CudaBackend(std::vector<std::unique_ptr<DeviceRank>> ranks, const BackendOptions& options)
+      : ranks_(std::move(ranks)),
+        compute_device_(devices_of(ranks_), ranks_.front()->stream()),
         kv_type_(options.kv_type),
         start_times_(options.start_times),
-        pass_(options.enforce_eager) {}
-
-  // Not part of the constructor, since it can fail. The weights keep a pointer to stream_.
-  Result<void> make_room_for_weights(uint32_t num_threads) {
-    Result<DeviceWeights> weights = DeviceWeights::create(stream_, num_threads);
-    if (!weights) return weights.error();
-    weights_.emplace(*std::move(weights));
-    return {};
+        pass_(options.enforce_eager) {
+    for_each_rank([&](DeviceRank& rank, uint32_t) { exchange_.add(rank.stream()); });
   }
 
   ComputeDevice& device() override { return compute_device_; }
@@ -59,21 +41,20 @@ class CudaBackend final : public Backend {
     return DeviceWeights::matrix_bytes(stacked);
   }
   uint64_t kv_block_bytes(const KvShape& shape) const override {
-    return KvMemory::block_bytes(shape, kv_type_);
+    return times_largest([&](const DeviceRank& rank) { return rank.kv_block_bytes(shape); });
   }
   Result<StepMemory> step_memory(const DecoderSpec& spec, const StepLimits& limits,
                                  const KvShape& shape) const override;
 
+  Result<void> share(const DecoderSpec& spec) override;
   Result<void> expect_weights(uint64_t bytes, const std::string& identity) override;
-  Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override {
-    return weights_->add_matrix(stacked);
-  }
-  Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) override {
-    return weights_->add_vector(name, values);
-  }
+  Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
+  Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) override;
   Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override;
   Result<void> allocate_kv(const KvShape& shape) override;
-  uint64_t weights_bytes() const override { return weights_->num_bytes(); }
+  uint64_t weights_bytes() const override {
+    return times_largest([](const DeviceRank& rank) { return rank.weights().num_bytes(); });
+  }
   uint32_t num_graphs(uint32_t max_sequences) const override {
     return pass_.num_graphs(std::min(max_sequences, max_rows_));
   }
@@ -87,126 +68,70 @@ class CudaBackend final : public Backend {
   void ffn(const Batch& batch, const FfnSpec& ffn) override;
   LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
   std::vector<float> read_states(const NormSpec& norm, std::span<const uint32_t> rows) override;
-  std::vector<float> read_rows(Flow flow, uint32_t num_rows) override;
+  std::vector<float> read_rows(Flow flow, uint32_t num_rows) override {
+    CHECK(pass_.is_eager() && is_alone());
+    return ranks_.front()->read_rows(flow, num_rows);
+  }
   std::vector<float> read_kv(const LayerSpec& layer, const BatchSequence& sequence,
                              uint32_t num_positions) override {
-    CHECK(cache_ && pass_.is_eager());
-    return cache_->read(layer.kv.layer, sequence.block_tables[layer.kv.group], num_positions, stream_);
+    CHECK(pass_.is_eager() && is_alone());
+    return ranks_.front()->read_kv(layer, sequence, num_positions);
   }
 
  private:
-  const StackedMatrix& matrix(WeightHandle handle) const { return weights_->matrix(handle); }
-  const DeviceVector& vector(WeightHandle handle) const { return weights_->vector(handle); }
-  DeviceNorm device_norm(const NormSpec& norm) const {
-    const bool is_centred = norm.kind == NormKind::kLayer;
-    return {vector(norm.gain).view(), norm.epsilon, is_centred,
-            is_centred ? vector(norm.bias).view() : Global<const float>()};
+  using Ranks = std::vector<std::unique_ptr<DeviceRank>>;
+
+  static std::vector<const Device*> devices_of(const Ranks& ranks) {
+    std::vector<const Device*> devices;
+    for (const auto& rank : ranks) devices.push_back(&rank->device());
+    return devices;
   }
-  // The norm of each head, if it is of each.
-  HeadNorm head_norm(const QkvSpec& qkv, const NormSpec& norm) const {
-    return norm && !qkv.norms_heads_together ? HeadNorm{true, vector(norm.gain).view(), norm.epsilon}
-                                             : HeadNorm{};
+  bool is_alone() const { return ranks_.size() == 1; }
+  // Calls fn(rank, number) with the device of each rank current.
+  template <typename Fn>
+  void for_each_rank(const Fn& fn) {
+    for (uint32_t number = 0; number < ranks_.size(); ++number) {
+      if (!is_alone()) ranks_[number]->device().make_current();
+      fn(*ranks_[number], number);
+    }
   }
-  // Launches the computation of angles if it is the first use of them in a step.
-  Rotation rotation_of(const QkvSpec& qkv, uint32_t num_rows) {
-    return {spec_->ropes.at(qkv.rope).pairs,
-            {head_norm(qkv, qkv.query_norm), head_norm(qkv, qkv.key_norm)},
-            ropes_.angles(qkv.rope, inputs_.positions(), num_rows, stream_)};
+  // The same for what can fail, until one does.
+  template <typename Fn>
+  Result<void> try_each_rank(const Fn& fn) {
+    Result<void> result;
+    for_each_rank([&](DeviceRank& rank, uint32_t number) {
+      if (result.ok()) result = fn(rank, number);
+    });
+    return result;
   }
-  // In captured steps each sequence has one row.
-  bool attention_rotates(const LayerSpec& layer) const {
-    return !pass_.is_eager() && attend_rotates(layer.attention);
+  template <typename Fn>
+  uint64_t times_largest(const Fn& bytes_of) const {
+    uint64_t largest = 0;
+    for (const auto& rank : ranks_) largest = std::max<uint64_t>(largest, bytes_of(std::as_const(*rank)));
+    return largest * ranks_.size();
   }
-  ExpertUses expert_uses() { return {expert_ids_.view(), expert_weights_.view(), experts_.num_used}; }
-  // Computes normed_ as the norm of hidden_, or as hidden_ if there is no norm.
-  void norm_rows(const NormSpec& norm, uint32_t count);
-  // Replaces queries and keys by their norms, each of all heads together.
+  // Gives all ranks the columns that each has of a dimension, in columns of `width`. own: these alone, or the
+  // same as all.
+  void gather(RowRange Shard::*dimension, uint32_t width, uint32_t count, DeviceColumns (DeviceRank::*own)(),
+              DeviceColumns (DeviceRank::*all)());
   void norm_heads_together(const LayerSpec& layer, uint32_t count);
-  // Computes the input of the output matrix as the norm of the chosen rows of hidden_.
-  void norm_chosen(const NormSpec& norm, std::span<const HeadRow> rows);
-  void expert_ffn(const FfnSpec& ffn, const DeviceMatrix& gate, const DeviceMatrix& up, uint32_t count);
-  void multiply_parts(const StackedMatrix& parts, const ReadyRows& in, uint32_t count, WeightHandle bias,
-                      Epilogue epilogue, const FloatRows& out);
   void end_part(const char* part, const std::string& remark = "") {
     if (start_times_ != nullptr) start_times_->end(part, remark);
   }
 
-  const Device device_;
-  Stream stream_;
+  Ranks ranks_;
+  Exchange exchange_;
   CudaComputeDevice compute_device_;
   const KvType kv_type_;
   const std::shared_ptr<StartTimes> start_times_;  // null: nobody asks
-  std::optional<DeviceWeights> weights_;
-
+  ShardPlan plan_;                                 // set by share
+  int32_t num_weights_ = 0;
   uint32_t max_rows_ = 0;
-  const DecoderSpec* spec_ = nullptr;  // set by prepare
-  // The values that pass between the operations; set by prepare.
-  std::optional<DeviceActivation> hidden_;  // the residual stream
-  std::optional<DeviceActivation> normed_;
-  std::optional<DeviceActivation> qkv_;
-  std::optional<DeviceActivation> attended_;
-  std::optional<DeviceActivation> gated_;      // with experts, a row for each use
-  std::optional<DeviceActivation> projected_;  // results of products, before the norm that follows
-  // Only for models with experts.
-  ExpertsSpec experts_;
-  std::optional<DeviceActivation> router_logits_;
-  DeviceBuffer<uint32_t> expert_ids_;
-  DeviceBuffer<float> expert_weights_;
-  std::optional<DeviceLogitRows> logits_;
-
-  std::optional<KvMemory> cache_;
-  StepInputs inputs_;
-  RopeTables ropes_;
-  DeviceBuffer<float> attend_results_;
-  DeviceBuffer<uint32_t> attend_arrivals_;
-  uint32_t max_positions_ = 0;
-
   ForwardPass pass_;
   std::chrono::steady_clock::time_point pass_began_at_;
 };
 
 // --- computed before anything is allocated
-
-// The widths of what flows between the operations, each with its number of rows.
-struct FlowSize {
-  uint32_t num_rows;
-  uint32_t width;
-};
-
-std::array<FlowSize, 7> flow_sizes(const DecoderWidths& widths, uint32_t max_rows) {
-  const uint32_t num_uses = max_rows * std::max(widths.experts.num_used, 1u);
-  return {{{max_rows, widths.hidden},
-           {max_rows, widths.hidden},
-           {max_rows, widths.qkv},
-           {max_rows, widths.attended},
-           {num_uses, widths.gated},
-           {widths.has_output_norm ? max_rows : 0, widths.hidden},
-           {widths.experts.num_experts > 0 ? max_rows : 0, widths.experts.num_experts}}};
-}
-
-// What attention needs to know of steps: a shape without its scale and window, and the limits of steps.
-struct AttendSizes {
-  AttentionShape shape;
-  AttendLimits limits;
-};
-
-AttendSizes attend_sizes(const KvShape& shape, uint32_t max_rows) {
-  return {{shape.num_heads, shape.num_kv_heads, shape.head_dim, 1.0f},
-          {max_rows, shape.max_positions, uint64_t{shape.num_blocks} * shape.block_size}};
-}
-
-StepInputsShape inputs_shape(const DecoderSpec& spec, const KvShape& shape, const AttendSizes& attend) {
-  StepInputsShape inputs{attend.limits.max_rows, num_kv_groups(spec), KvMemory::max_table_blocks(shape), {}};
-  for (const LayerSpec& layer : spec.layers) {
-    const uint32_t window = layer.attention.window;
-    if (std::ranges::find(inputs.attend_plans, window, &AttendPlanShape::window) != inputs.attend_plans.end())
-      continue;
-    inputs.attend_plans.push_back({window, attend_groups(attend.shape), shape.num_kv_heads,
-                                   attend_tile_rows(attend.shape), attend.limits.max_rows,
-                                   max_cut_splits(attend.shape, attend.limits)});
-  }
-  return inputs;
-}
 
 // Attention that sees ahead, norms of sums and GELU by the error function have no kernels; encoders alone
 // have them.
@@ -220,310 +145,253 @@ Result<StepMemory> CudaBackend::step_memory(const DecoderSpec& spec, const StepL
                                             const KvShape& shape) const {
   const Result<DecoderWidths> widths = supported_widths_of(spec);
   if (!widths) return widths.error();
-  StepMemory memory{};
-  for (const FlowSize& flow : flow_sizes(*widths, limits.max_rows))
-    memory.rows += DeviceActivation(flow.num_rows, flow.width).num_bytes();
-  if (widths->experts.num_experts > 0) {
-    const size_t num_uses = size_t{limits.max_rows} * widths->experts.num_used;
-    memory.rows += device_bytes(num_uses, sizeof(uint32_t)) + device_bytes(num_uses, sizeof(float));
-  }
-  memory.rows += RopeTables::bytes(limits.max_rows, spec.ropes);
-  const AttendSizes attend = attend_sizes(shape, limits.max_rows);
-  memory.attention = StepInputs::bytes(inputs_shape(spec, shape, attend)) +
-                     device_bytes(attend_result_floats(attend.shape, attend.limits), sizeof(float)) +
-                     device_bytes(attend_arrivals(attend.shape, attend.limits), sizeof(uint32_t)) +
-                     kv_block_bytes(shape);  // the spare block
-  memory.logits = DeviceLogitRows::bytes(limits.max_head_rows, widths->hidden, spec.head.vocab_size);
-  return memory;
+  const auto part = [&](uint64_t StepMemory::*bytes) {
+    return times_largest(
+        [&](const DeviceRank& rank) { return rank.step_memory(spec, *widths, limits, shape).*bytes; });
+  };
+  return StepMemory{part(&StepMemory::rows), part(&StepMemory::attention), part(&StepMemory::logits)};
 }
 
 // --- while loading
 
+Result<void> CudaBackend::share(const DecoderSpec& spec) {
+  if (is_alone()) return {};
+  Result<ShardPlan> plan = ShardPlan::make(spec, static_cast<uint32_t>(ranks_.size()));
+  if (!plan) return plan.error();
+  plan_ = *std::move(plan);
+  for (uint32_t number = 0; number < ranks_.size(); ++number) ranks_[number]->share(plan_, number);
+  return {};
+}
+
 Result<void> CudaBackend::expect_weights(uint64_t bytes, const std::string&) {
-  const uint64_t free_bytes = device_.free_bytes();
+  const uint64_t free_bytes = compute_device_.free_memory_bytes();
   if (bytes <= free_bytes) return {};
   return Error{ExitCode::kSystem,
                "its weights need " + std::to_string(bytes) + " bytes of GPU memory; " +
-                   std::to_string(free_bytes) + " of " + std::to_string(device_.total_bytes()) +
+                   std::to_string(free_bytes) + " of " +
+                   std::to_string(compute_device_.total_memory_bytes()) +
                    " bytes are free. Use a smaller model, or stop other programs that use the GPU.",
                MemoryShortage{bytes, free_bytes}};
 }
 
+Result<WeightHandle> CudaBackend::load_matrix(std::span<const TensorView> stacked) {
+  if (const Result<uint64_t> bytes = matrix_bytes(stacked); !bytes) return bytes.error();
+  const WeightHandle handle{num_weights_++};
+  const auto loaded = try_each_rank([&](DeviceRank& rank, uint32_t) -> Result<void> {
+    const Result<WeightHandle> own =
+        rank.weights().add_matrix(cut_rows(stacked, rank.own_rows(handle)).parts);
+    if (!own) return own.error();
+    CHECK(own->index == handle.index);
+    return {};
+  });
+  if (!loaded) return loaded.error();
+  return handle;
+}
+
+Result<WeightHandle> CudaBackend::load_vector(const std::string& name, std::span<const float> values) {
+  const WeightHandle handle{num_weights_++};
+  const auto loaded = try_each_rank([&](DeviceRank& rank, uint32_t) -> Result<void> {
+    const Result<WeightHandle> own =
+        rank.weights().add_vector(name, cut_values(values, rank.own_rows(handle)));
+    if (!own) return own.error();
+    CHECK(own->index == handle.index);
+    return {};
+  });
+  if (!loaded) return loaded.error();
+  return handle;
+}
+
 Result<void> CudaBackend::prepare(const DecoderSpec& spec, const StepLimits& limits) {
-  CHECK(limits.max_rows > 0 && limits.max_head_rows > 0 && !logits_);
   const Result<DecoderWidths> widths = supported_widths_of(spec);
   if (!widths) return widths.error();
-  end_part("weights", weights_->finish_upload());
-  load_kernels(spec, weights_->matrix_types(), kv_type_);
-  end_part("kernels");
   max_rows_ = limits.max_rows;
-  experts_ = widths->experts;
-  const std::array flows = {&hidden_, &normed_, &qkv_, &attended_, &gated_, &projected_, &router_logits_};
-  const auto sizes = flow_sizes(*widths, max_rows_);
-  for (size_t i = 0; i < flows.size(); ++i) {
-    if (sizes[i].num_rows == 0) continue;
-    if (const auto allocated = flows[i]->emplace(sizes[i].num_rows, sizes[i].width).allocate(stream_);
-        !allocated)
-      return allocated;
-  }
-  if (experts_.num_experts > 0) {
-    const uint32_t num_uses = max_rows_ * experts_.num_used;
-    const Result<void> allocated = allocate_all("the experts of a step's rows", Wanted{expert_ids_, num_uses},
-                                                Wanted{expert_weights_, num_uses});
-    if (!allocated) return allocated;
-  }
-  spec_ = &spec;
-  Result<DeviceLogitRows> logits =
-      DeviceLogitRows::allocate(limits.max_head_rows, widths->hidden, spec.head.vocab_size, stream_);
-  if (!logits) return logits.error();
-  logits_.emplace(*std::move(logits));
-  end_part("memory of a step");
-  return {};
+  std::string waited;
+  for_each_rank([&](DeviceRank& rank, uint32_t) { waited = rank.weights().finish_upload(); });
+  end_part("weights", waited);
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.load_kernels(spec); });
+  end_part("kernels");
+  const auto prepared =
+      try_each_rank([&](DeviceRank& rank, uint32_t) { return rank.prepare(spec, *widths, limits); });
+  if (prepared.ok()) end_part("memory of a step");
+  return prepared;
 }
 
 Result<void> CudaBackend::allocate_kv(const KvShape& shape) {
-  CHECK(shape.num_heads > 0);
-  stream_.synchronize();
+  for_each_rank([](DeviceRank& rank, uint32_t) { rank.stream().synchronize(); });
   pass_.forget_graphs();
-  // All of it is freed first, to make room for the new one.
-  cache_.reset();
-  inputs_ = StepInputs();
-  attend_results_ = DeviceBuffer<float>();
-  attend_arrivals_ = DeviceBuffer<uint32_t>();
-  Result<KvMemory> cache = KvMemory::allocate(shape, kv_type_, stream_);
-  if (!cache) return cache.error();
-  cache_.emplace(*std::move(cache));
-  const AttendSizes attend = attend_sizes(shape, max_rows_);
-  Result<StepInputs> inputs = StepInputs::allocate(inputs_shape(*spec_, shape, attend), stream_);
-  if (!inputs) return inputs.error();
-  inputs_ = *std::move(inputs);
-  Result<RopeTables> ropes = RopeTables::allocate(max_rows_, spec_->ropes, stream_);
-  if (!ropes) return ropes.error();
-  ropes_ = *std::move(ropes);
-  max_positions_ = shape.max_positions;
-  const Result<void> allocated =
-      allocate_all("attention's intermediate results",
-                   Wanted{attend_results_, attend_result_floats(attend.shape, attend.limits)},
-                   Wanted{attend_arrivals_, attend_arrivals(attend.shape, attend.limits)});
-  if (!allocated) return allocated;
-  stream_.fill_with_zeros(attend_arrivals_);
-  return {};
+  return try_each_rank([&](DeviceRank& rank, uint32_t) { return rank.allocate_kv(shape); });
 }
 
 // --- one step
 
 void CudaBackend::begin_forward(const Batch& batch) {
-  CHECK(cache_);
   pass_began_at_ = std::chrono::steady_clock::now();
-  ropes_.start_step();
   pass_.plan(batch, max_rows_);
-  inputs_.send(batch, pass_.num_rows(), cache_->spare_block(), stream_);
-  pass_.begin(stream_);
+  // What the last pass has given may still be read, and what it was sent.
+  exchange_.meet();
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.begin(batch, pass_.num_rows()); });
+  pass_.begin(ranks_.front()->stream(), exchange_);
 }
 
 void CudaBackend::end_forward() {
   const bool is_captured = !pass_.is_eager() && !pass_.is_replay();
-  pass_.end(stream_);
+  pass_.end(ranks_.front()->stream(), exchange_);
   if (!is_captured || start_times_ == nullptr) return;
   const auto took = std::chrono::steady_clock::now() - pass_began_at_;
   std::fprintf(stderr, "A graph of %u rows was captured in %s ms.\n", pass_.num_rows(),
                milliseconds_text(took).c_str());
 }
 
+void CudaBackend::gather(RowRange Shard::*dimension, uint32_t width, uint32_t count,
+                         DeviceColumns (DeviceRank::*own)(), DeviceColumns (DeviceRank::*all)()) {
+  if (is_alone()) return;
+  const std::vector<RowRange> shares = plan_.columns_of(dimension, width);
+  const auto own_columns = [&](uint32_t number) {
+    const DeviceColumns columns = (*ranks_[number].*own)();
+    return own == all ? columns.from(shares[number].first) : columns;
+  };
+  exchange_.gather(shares, count, own_columns, [&](uint32_t number) { return (*ranks_[number].*all)(); });
+}
+
 void CudaBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
-  const StackedMatrix& table = matrix(embedding.table);
-  CHECK(table.size() == 1 && table[0].columns == hidden_->width());
   if (pass_.is_replay()) return;
-  EmbeddingTables tables{.tokens = table[0].view(), .scale = embedding.scale};
-  if (embedding.positions) {
-    tables.has_positions = true;
-    tables.positions = matrix(embedding.positions)[0].view();
-    CHECK(tables.positions.columns == hidden_->width());
-  }
-  expect_success(runnel::embed(tables, inputs_.token_ids(), inputs_.positions(), pass_.num_rows(batch),
-                               hidden_->floats(), stream_.get()),
-                 "looking up embeddings");
-}
-
-void CudaBackend::norm_rows(const NormSpec& norm, uint32_t count) {
-  if (!norm) {
-    expect_success(make_ready(hidden_->floats(), count, normed_->ready(), stream_.get()), "copying rows");
-    return;
-  }
-  CHECK(vector(norm.gain).size() == hidden_->width());
-  expect_success(
-      runnel::norm(hidden_->floats(), {}, false, count, device_norm(norm), normed_->ready(), stream_.get()),
-      "computing a norm");
-}
-
-void CudaBackend::multiply_parts(const StackedMatrix& parts, const ReadyRows& in, uint32_t count,
-                                 WeightHandle bias, Epilogue epilogue, const FloatRows& out) {
-  CHECK(parts[0].columns == in.width && (!bias || vector(bias).size() == rows_of(parts)));
-  const Global<const float> biases = bias ? vector(bias).view() : Global<const float>(nullptr, 0);
-  uint32_t first_output = 0;
-  for (const UploadedMatrix& part : parts) {
-    expect_success(multiply(part.view(), in, count, biases, static_cast<bool>(bias), epilogue, out,
-                            first_output, stream_.get()),
-                   "multiplying by a matrix");
-    first_output += part.rows;
-  }
+  const uint32_t count = pass_.num_rows(batch);
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.embed(embedding, count); });
+  if (is_alone()) return;
+  // Which rank has the row of a token is known to kernels only, since a graph serves any tokens. So each rank
+  // copies all rows of each of the others, and takes those that the other has computed. What it takes is not
+  // written meanwhile: the other takes different rows.
+  exchange_.meet();
+  const std::vector<RowRange> tokens = plan_.columns_of(&Shard::vocab);
+  for_each_rank([&](DeviceRank& rank, uint32_t number) {
+    for (uint32_t other = 0; other < ranks_.size(); ++other) {
+      if (other == number) continue;
+      exchange_.copy(number, rank.staging(), ranks_[other]->hidden(), rank.hidden_width(), count);
+      rank.take_embedded(tokens[other], count);
+    }
+  });
 }
 
 void CudaBackend::qkv(const Batch& batch, const LayerSpec& layer) {
-  const QkvSpec& qkv = layer.qkv;
-  const StackedMatrix& weight = matrix(qkv.weight);
-  CHECK(rows_of(weight) == qkv_->width());
-  const Rope& rope = spec_->ropes.at(qkv.rope).pairs;
-  CHECK(rope.rotary_dim <= layer.attention.head_dim && rope.rotary_dim % 2 == 0);
   if (pass_.is_replay()) return;
   const uint32_t count = pass_.num_rows(batch);
-  norm_rows(qkv.norm, count);
-  multiply_parts(weight, normed_->ready(), count, qkv.bias, Epilogue::kReplace, qkv_->floats());
-  if (qkv.norms_heads_together) norm_heads_together(layer, count);
-  const Rotation rotation = rotation_of(qkv, count);
-  if (attention_rotates(layer)) return;
-  expect_success(rope_store(layer.attention, rotation, inputs_.rows(layer.kv.group), count, qkv_->floats(),
-                            cache_->view(), layer.kv.layer, stream_.get()),
-                 "storing keys and values");
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.multiply_qkv(layer, count); });
+  if (layer.qkv.norms_heads_together) norm_heads_together(layer, count);
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.rotate_and_store(layer, count, !pass_.is_eager()); });
 }
 
 void CudaBackend::norm_heads_together(const LayerSpec& layer, uint32_t count) {
   const AttentionShape& shape = layer.attention;
-  const NormedColumns queries{0, shape.num_heads * shape.head_dim, device_norm(layer.qkv.query_norm)};
-  const NormedColumns keys{queries.width, shape.num_kv_heads * shape.head_dim,
-                           device_norm(layer.qkv.key_norm)};
-  CHECK(vector(layer.qkv.query_norm.gain).size() == queries.width);
-  CHECK(vector(layer.qkv.key_norm.gain).size() == keys.width);
-  expect_success(norm_columns(qkv_->floats(), count, queries, keys, stream_.get()),
-                 "computing norms of queries and keys");
+  struct Section {
+    std::vector<RowRange> shares;
+    uint32_t first;  // column of heads()
+    // The first column of qkv() on a rank.
+    std::function<uint32_t(uint32_t number)> first_own;
+  };
+  std::vector<Section> sections;
+  if (!is_alone()) {
+    const auto no_columns = [](uint32_t) { return 0u; };
+    const auto own_queries = [&](uint32_t number) { return plan_[number].heads.count * shape.head_dim; };
+    sections = {
+        {plan_.columns_of(&Shard::heads, shape.head_dim), 0, no_columns},
+        {plan_.columns_of(&Shard::kv_heads, shape.head_dim), shape.num_heads * shape.head_dim, own_queries}};
+  }
+  for (const Section& section : sections) {
+    exchange_.gather(
+        section.shares, count,
+        [&](uint32_t number) { return ranks_[number]->qkv().from(section.first_own(number)); },
+        [&](uint32_t number) { return ranks_[number]->heads().from(section.first); });
+  }
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.norm_heads_together(layer, count); });
+  // What was given is written again.
+  exchange_.meet();
+  for (const Section& section : sections) {
+    for (uint32_t number = 0; number < ranks_.size(); ++number) {
+      const RowRange& share = section.shares[number];
+      exchange_.copy(number, ranks_[number]->qkv().from(section.first_own(number)),
+                     ranks_[number]->heads().from(section.first + share.first), share.count, count);
+    }
+  }
 }
 
 void CudaBackend::attend(const Batch& batch, const LayerSpec& layer) {
   if (pass_.is_replay()) return;
-  const AttendInputs inputs{layer.attention,
-                            layer.kv.layer,
-                            pass_.num_rows(batch),
-                            inputs_.rows(layer.kv.group),
-                            inputs_.attend_work(layer.attention.window),
-                            qkv_->floats(),
-                            cache_->view(),
-                            attention_rotates(layer),
-                            rotation_of(layer.qkv, pass_.num_rows(batch))};
-  expect_success(runnel::attend(inputs, max_positions_, {attend_results_.view(), attend_arrivals_.view()},
-                                attended_->ready(), stream_.get()),
-                 "computing attention");
+  const uint32_t count = pass_.num_rows(batch);
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.attend(layer, count, !pass_.is_eager()); });
+  gather(&Shard::heads, layer.attention.head_dim, count, &DeviceRank::own_attended, &DeviceRank::attended);
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.end_attend(count); });
 }
 
 void CudaBackend::project(const Batch& batch, const ProjectSpec& project) {
-  const StackedMatrix& weight = matrix(project.weight);
-  CHECK(rows_of(weight) == hidden_->width() * std::max(project.experts.num_experts, 1u));
   if (pass_.is_replay()) return;
   const uint32_t count = pass_.num_rows(batch);
-  if (project.experts.num_experts > 0) {
-    expect_success(add_expert_output(weight[0].view(), hidden_->width(), gated_->ready(), count,
-                                     expert_uses(), hidden_->floats(), stream_.get()),
-                   "adding up what experts give");
-    return;
-  }
-  DeviceActivation& in = project.input == ProjectInput::kAttended ? *attended_ : *gated_;
-  if (!project.norm) {
-    multiply_parts(weight, in.ready(), count, project.bias, Epilogue::kAdd, hidden_->floats());
-    return;
-  }
-  multiply_parts(weight, in.ready(), count, project.bias, Epilogue::kReplace, projected_->floats());
-  expect_success(add_normed(projected_->floats(), count, hidden_->width(), device_norm(project.norm),
-                            hidden_->floats(), stream_.get()),
-                 "adding a norm");
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.project(project, count); });
+  const auto output = project.norm ? &DeviceRank::projected : &DeviceRank::hidden;
+  gather(&Shard::hidden, 1, count, output, output);
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.end_project(project, count); });
 }
 
 void CudaBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
-  const StackedMatrix& weight = matrix(ffn.gate_up);
-  const uint32_t num_rows = gated_->width() * std::max(ffn.experts.num_experts, 1u);
-  CHECK(rows_of(weight) == (ffn.has_gate ? 2 : 1) * num_rows && weight[0].columns == normed_->width());
-  CHECK(!ffn.bias || (!ffn.has_gate && vector(ffn.bias).size() == gated_->width()));
   if (pass_.is_replay()) return;
   const uint32_t count = pass_.num_rows(batch);
-  norm_rows(ffn.norm, count);
-  const DeviceMatrix gate = part_of(weight, 0, num_rows);
-  const DeviceMatrix up = ffn.has_gate ? part_of(weight, num_rows, num_rows) : gate;
-  if (ffn.experts.num_experts > 0) return expert_ffn(ffn, gate, up, count);
-  if (ffn.has_gate) {
-    expect_success(
-        gated_multiply(gate, up, ffn.nonlinearity, normed_->ready(), count, gated_->ready(), stream_.get()),
-        "multiplying by gate and up");
-    return;
-  }
-  const Global<const float> bias = ffn.bias ? vector(ffn.bias).view() : Global<const float>(nullptr, 0);
-  expect_success(activated_multiply(up, bias, static_cast<bool>(ffn.bias), ffn.nonlinearity, normed_->ready(),
-                                    count, gated_->ready(), stream_.get()),
-                 "multiplying without a gate");
-}
-
-void CudaBackend::expert_ffn(const FfnSpec& ffn, const DeviceMatrix& gate, const DeviceMatrix& up,
-                             uint32_t count) {
-  multiply_parts(matrix(ffn.experts.router), normed_->ready(), count, {}, Epilogue::kReplace,
-                 router_logits_->floats());
-  expect_success(
-      choose_experts(router_logits_->floats(), experts_.num_experts, count, expert_uses(), stream_.get()),
-      "choosing experts");
-  expect_success(expert_gated_multiply(gate, up, ffn.nonlinearity, normed_->ready(), count, expert_uses(),
-                                       gated_->ready(), stream_.get()),
-                 "multiplying by experts' gate and up");
+  const uint32_t num_uses = count * std::max(ffn.experts.num_used, 1u);
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.ffn(ffn, count); });
+  gather(&Shard::gated, 1, num_uses, &DeviceRank::own_gated, &DeviceRank::gated);
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.end_ffn(num_uses); });
 }
 
 LogitRows& CudaBackend::head(const HeadSpec& head, std::span<const HeadRow> rows) {
-  const StackedMatrix& output = matrix(head.weight);
   const auto count = static_cast<uint32_t>(rows.size());
-  CHECK(logits_ && logits_->vocab_size() == rows_of(output));
-  norm_chosen(head.norm, rows);
-  multiply_parts(output, logits_->input().ready(), count, {}, Epilogue::kReplace, logits_->logits());
-  if (head.softcap != 0.0f) {
-    expect_success(soft_cap(logits_->logits(), count, logits_->vocab_size(), head.softcap, stream_.get()),
-                   "capping logits");
+  // The first rank may still compute a graph for all, or read the last logits.
+  exchange_.meet();
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.head(head, rows); });
+  DeviceRank& first = *ranks_.front();
+  if (!is_alone()) {
+    exchange_.meet();
+    const std::vector<RowRange> shares = plan_.columns_of(&Shard::vocab);
+    for (uint32_t other = 1; other < ranks_.size(); ++other)
+      exchange_.copy(0, first.logits().from(shares[other].first), ranks_[other]->logits(),
+                     shares[other].count, count);
+    first.device().make_current();
   }
-  logits_->launch(inputs_.positions());
-  return *logits_;
-}
-
-void CudaBackend::norm_chosen(const NormSpec& norm, std::span<const HeadRow> rows) {
-  CHECK(!rows.empty() && vector(norm.gain).size() == hidden_->width());
-  CHECK(std::ranges::all_of(rows, [&](const HeadRow& row) { return row.row < hidden_->max_rows(); }));
-  logits_->choose(rows);
-  expect_success(runnel::norm(hidden_->floats(), logits_->chosen(), true, static_cast<uint32_t>(rows.size()),
-                              device_norm(norm), logits_->input().ready(), stream_.get()),
-                 "computing a norm");
+  return first.draw(head, count);
 }
 
 std::vector<float> CudaBackend::read_states(const NormSpec& norm, std::span<const uint32_t> rows) {
-  CHECK(logits_);
-  std::vector<HeadRow> chosen;
-  for (const uint32_t row : rows) chosen.push_back({.row = row});
-  norm_chosen(norm, chosen);
-  return logits_->input().read(static_cast<uint32_t>(rows.size()), stream_);
-}
-
-std::vector<float> CudaBackend::read_rows(Flow flow, uint32_t num_rows) {
-  CHECK(pass_.is_eager());
-  const std::pair<Flow, const DeviceActivation*> flows[] = {{Flow::kHidden, &*hidden_},
-                                                            {Flow::kNormed, &*normed_},
-                                                            {Flow::kQkv, &*qkv_},
-                                                            {Flow::kAttended, &*attended_},
-                                                            {Flow::kGated, &*gated_}};
-  return std::ranges::find(flows, flow, &std::pair<Flow, const DeviceActivation*>::first)
-      ->second->read(num_rows, stream_);
+  if (!is_alone()) ranks_.front()->device().make_current();
+  return ranks_.front()->read_states(norm, rows);
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options) {
-  Result<Device> device = Device::open(static_cast<int>(options.gpu_device), options.start_times.get());
-  if (!device) return device.error();
-  auto backend = std::make_unique<CudaBackend>(*std::move(device), Stream(), options);
   const uint32_t num_threads = options.num_threads == 0 ? usable_processors() : options.num_threads;
-  const auto made = backend->make_room_for_weights(std::min(num_threads, kMaxPackingThreads));
-  if (!made) return made.error();
+  std::vector<std::unique_ptr<DeviceRank>> ranks;
+  for (uint32_t number = 0; number < options.num_gpus; ++number) {
+    Result<std::unique_ptr<DeviceRank>> rank =
+        DeviceRank::open(static_cast<int>(options.gpu_device + number), options.kv_type,
+                         std::min(num_threads, kMaxPackingThreads), options.start_times.get());
+    if (rank) {
+      ranks.push_back(*std::move(rank));
+    } else if (!options.may_use_fewer_gpus || (ranks.empty() && number + 1 == options.num_gpus)) {
+      return rank.error();
+    } else {
+      std::fprintf(stderr, "A GPU is left out: %s\n", rank.error().message.c_str());
+    }
+  }
+  size_t num_ranks = options.num_gpus;
+  while (num_ranks > ranks.size()) num_ranks /= 2;
+  ranks.resize(num_ranks);
+  for (const auto& rank : ranks) {
+    for (const auto& other : ranks) {
+      if (rank == other || rank->device().reach(other->device())) continue;
+      std::fprintf(stderr,
+                   "GPU %d cannot reach the memory of GPU %d: copies between them go through the host.\n",
+                   rank->device().number(), other->device().number());
+    }
+  }
   if (options.start_times != nullptr) options.start_times->end("pinned memory");
-  return std::unique_ptr<Backend>(std::move(backend));
+  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(std::move(ranks), options));
 }
 
 }  // namespace runnel

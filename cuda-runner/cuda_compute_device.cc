@@ -1,5 +1,7 @@
 #include "cuda-runner/cuda_compute_device.h"
 
+#include <algorithm>
+
 #include "cuda-runner/device/device_buffer.h"
 #include "cuda-runner/device/event.h"
 #include "cuda-runner/device/graph.h"
@@ -7,9 +9,25 @@
 namespace runnel {
 
 std::string CudaComputeDevice::name() const {
-  const int capability = device_.compute_capability();
-  return "cuda, " + device_.name() + ", compute capability " + std::to_string(capability / 10) + "." +
-         std::to_string(capability % 10);
+  const int capability = devices_.front()->compute_capability();
+  const std::string count = devices_.size() == 1 ? "" : std::to_string(devices_.size()) + " times ";
+  return "cuda, " + count + devices_.front()->name() + ", compute capability " +
+         std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
+
+uint64_t CudaComputeDevice::free_memory_bytes() const {
+  uint64_t least = UINT64_MAX;
+  for (const Device* device : devices_) {
+    if (devices_.size() > 1) device->make_current();
+    least = std::min(least, device->free_bytes());
+  }
+  return least * devices_.size();
+}
+
+uint64_t CudaComputeDevice::total_memory_bytes() const {
+  uint64_t least = UINT64_MAX;
+  for (const Device* device : devices_) least = std::min(least, device->total_bytes());
+  return least * devices_.size();
 }
 
 std::vector<double> CudaComputeDevice::seconds_of(const std::function<void()>& work, uint32_t num_times) {

@@ -1,10 +1,11 @@
-// The GPU as a compute device: its name, its free memory, and how long work takes on it. Times are measured
-// by CUDA events.
+// The GPUs of a backend as one compute device: their names, their memory, and how long work takes on the
+// first. Times are measured by CUDA events.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda-runner/device/device.h"
@@ -15,18 +16,20 @@ namespace runnel {
 
 class CudaComputeDevice final : public ComputeDevice {
  public:
-  // device and stream must outlive this.
-  CudaComputeDevice(const Device& device, const Stream& stream) : device_(device), stream_(stream) {}
+  // devices: the first one is that of the stream. All must outlive this.
+  CudaComputeDevice(std::vector<const Device*> devices, const Stream& stream)
+      : devices_(std::move(devices)), stream_(stream) {}
 
   std::string name() const override;
-  uint64_t free_memory_bytes() const override { return device_.free_bytes(); }
-  uint64_t total_memory_bytes() const override { return device_.total_bytes(); }
+  // Of several devices, as if each had as little as that with the least: a model takes the same of each.
+  uint64_t free_memory_bytes() const override;
+  uint64_t total_memory_bytes() const override;
   // Captures work() into a graph and launches that, because separate launches take longer than small kernels.
   std::vector<double> seconds_of(const std::function<void()>& work, uint32_t num_times) override;
   Result<std::vector<double>> seconds_of_copy(uint64_t bytes, uint32_t num_times) override;
 
  private:
-  const Device& device_;
+  std::vector<const Device*> devices_;
   const Stream& stream_;
 };
 

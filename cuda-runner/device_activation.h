@@ -7,6 +7,7 @@
 
 #include "cuda-runner/device/device_buffer.h"
 #include "cuda-runner/device/stream.h"
+#include "cuda-runner/exchange.h"
 #include "cuda-runner/kernels/product.h"
 #include "cuda-runner/kernels/ready_rows.h"
 #include "runner/result.h"
@@ -31,7 +32,11 @@ class DeviceActivation {
   uint32_t max_rows() const { return max_rows_; }
   // Copies the first rows to the host: (num_rows, width). Waits for the device.
   std::vector<float> read(uint32_t num_rows, Stream& stream) const;
-  FloatRows floats() { return {values_.view(), stride_}; }
+  // From column `first` on.
+  FloatRows floats(uint32_t first = 0) {
+    return {values_.view().from(first, values_.size() - first), stride_};
+  }
+  DeviceColumns columns() { return {&values_, stride_, 0}; }
   ReadyRows ready() {
     return {.values = values_.view(),
             .quants = quants_.view(),

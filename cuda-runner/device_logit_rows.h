@@ -38,6 +38,7 @@ class DeviceLogitRows final : public LogitRows {
   DeviceActivation& input() { return input_; }
   // The caller writes the logits of the chosen rows here before it calls launch().
   FloatRows logits() { return {logits_.view(), vocab_size_}; }
+  DeviceColumns columns() { return {&logits_, vocab_size_, 0}; }
   // Launches the draws and the copies to the host that the rows ask for. The kernels that compute the logits
   // must have been launched. positions: of the rows of the batch.
   void launch(Global<const uint32_t> positions);

@@ -16,12 +16,16 @@ void ForwardPass::plan(const Batch& batch, uint32_t max_rows) {
   }
 }
 
-void ForwardPass::begin(Stream& stream) {
+void ForwardPass::begin(const Stream& first, Exchange& exchange) {
   CHECK(batch_ != nullptr && !capture_);
-  if (mode_ == Mode::kCapturing) capture_.emplace(stream);
+  if (mode_ == Mode::kEager) return;
+  exchange.first_follows();
+  if (mode_ != Mode::kCapturing) return;
+  capture_.emplace(first);
+  exchange.follow_first();
 }
 
-void ForwardPass::end(Stream& stream) {
+void ForwardPass::end(const Stream& first, Exchange& exchange) {
   CHECK(batch_ != nullptr);
   const bool is_wanted = batch_->num_rows() > 0;
   batch_ = nullptr;
@@ -29,10 +33,11 @@ void ForwardPass::end(Stream& stream) {
   has_passed_ |= is_wanted;
   if (mode_ == Mode::kEager) return;
   if (mode_ == Mode::kCapturing) {
+    exchange.first_follows();
     if (is_wanted) graphs_.add(num_rows_, capture_->end());
     capture_.reset();
   }
-  if (is_wanted) graphs_.find(num_rows_)->launch(stream);
+  if (is_wanted) graphs_.find(num_rows_)->launch(first);
 }
 
 }  // namespace runnel

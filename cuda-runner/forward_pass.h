@@ -8,6 +8,7 @@
 #include "cuda-runner/decode_graphs.h"
 #include "cuda-runner/device/graph.h"
 #include "cuda-runner/device/stream.h"
+#include "cuda-runner/exchange.h"
 #include "runner/backend/batch.h"
 #include "runner/check.h"
 
@@ -21,9 +22,11 @@ class ForwardPass {
   // Plans the next pass. The batch must live until end(), and has at most max_rows rows. The caller sends
   // its rows to the device between plan() and begin().
   void plan(const Batch& batch, uint32_t max_rows);
-  void begin(Stream& stream);
+  // first: the stream of the first rank. Operations are given to the streams of all; a graph has the work of
+  // all, and is launched by the first. Before anything else is given to the others, they must meet it.
+  void begin(const Stream& first, Exchange& exchange);
   // The batch may have lost rows since begin(). If it has none left, the result is not needed.
-  void end(Stream& stream);
+  void end(const Stream& first, Exchange& exchange);
 
   // The rows of the pass, including those that fill it up to the rows of a graph.
   uint32_t num_rows() const { return num_rows_; }

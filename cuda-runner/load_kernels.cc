@@ -17,7 +17,8 @@
 
 namespace runnel {
 
-void load_kernels(const DecoderSpec& spec, const std::set<TensorType>& weight_types, KvType kv_type) {
+void load_kernels(const DecoderSpec& spec, const AttentionShape& attention,
+                  const std::set<TensorType>& weight_types, KvType kv_type) {
   const auto any = [&](auto&& is_so) {
     return std::ranges::any_of(spec.layers, [&](const LayerSpec& layer) { return is_so(layer.ffn); });
   };
@@ -25,7 +26,7 @@ void load_kernels(const DecoderSpec& spec, const std::set<TensorType>& weight_ty
   for (const auto of_every_model :
        {load_draw, load_embed, load_make_ready, load_norm, load_rope_angles, load_rope_store})
     load(of_every_model());
-  load(load_attend(kv_type, spec.layers.front().attention));
+  load(load_attend(kv_type, attention));
   const auto has_experts = [](const FfnSpec& ffn) { return ffn.experts.num_experts > 0; };
   if (any(has_experts)) load(load_experts());
   if (spec.head.softcap != 0.0f) load(load_soft_cap());

@@ -8,8 +8,10 @@
 
 namespace runnel {
 
-// Loads the kernels that compute this model, whose matrices have these types, on the device. Called before
-// any graph is captured (kernels/load.h). Ends the process as expect_success does if it fails.
-void load_kernels(const DecoderSpec& spec, const std::set<TensorType>& weight_types, KvType kv_type);
+// Loads the kernels that compute this model, whose matrices have these types, on the current device, which
+// has the heads of `attention`. Called before any graph is captured (kernels/load.h). Ends the process as
+// expect_success does if it fails.
+void load_kernels(const DecoderSpec& spec, const AttentionShape& attention,
+                  const std::set<TensorType>& weight_types, KvType kv_type);
 
 }  // namespace runnel

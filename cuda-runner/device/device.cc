@@ -99,6 +99,24 @@ Result<Device> Device::open(int number, StartTimes* times) {
   return device;
 }
 
+void Device::make_current() const {
+  expect_success(cudaSetDevice(number_), "changing the device");
+}
+
+bool Device::reach(const Device& other) const {
+  int can = 0;
+  expect_success(cudaDeviceCanAccessPeer(&can, number_, other.number_), "asking about another device");
+  if (can == 0) return false;
+  make_current();
+  const cudaError_t error = cudaDeviceEnablePeerAccess(other.number_, 0);
+  if (error == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();  // clears it
+  } else {
+    expect_success(error, "reaching another device");
+  }
+  return true;
+}
+
 uint64_t Device::free_bytes() const {
   size_t free_bytes = 0;
   size_t total_bytes = 0;

@@ -23,12 +23,18 @@ class Device {
   // times: gets those of the driver, the context and the kernel; may be null.
   static Result<Device> open(int number, StartTimes* times = nullptr);
 
+  // Makes the calls of this thread be about this device, as open() does.
+  void make_current() const;
+  // Lets this device read and write the memory of another one directly. False if it cannot; copies between
+  // them go through the host then.
+  bool reach(const Device& other) const;
+
   int number() const { return number_; }
   const std::string& name() const { return name_; }
   // 90 for 9.0.
   int compute_capability() const { return compute_capability_; }
   uint64_t total_bytes() const { return total_bytes_; }
-  // The memory that no process uses at the moment.
+  // The memory that no process uses at the moment. The device must be current.
   uint64_t free_bytes() const;
 
  private:

@@ -25,6 +25,12 @@ void Stream::copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind)
   expect_success(cudaMemcpyAsync(to, from, bytes, kind, get()), "copying memory");
 }
 
+void Stream::copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t bytes,
+                       size_t num_rows) const {
+  expect_success(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, bytes, num_rows, cudaMemcpyDefault, get()),
+                 "copying rows");
+}
+
 void Stream::fill_with_zeros(void* memory, size_t bytes) const {
   expect_success(cudaMemsetAsync(memory, 0, bytes, get()), "filling memory");
 }

@@ -42,6 +42,17 @@ class Stream {
     RUNNEL_CHECK(to.size() == from.size());
     copy(to.data(), from.data(), from.num_bytes(), cudaMemcpyDeviceToDevice);
   }
+  // Copies `width` elements of each of num_rows rows, whose first elements are `stride` apart. The buffers
+  // may be of different devices.
+  template <typename T>
+  void copy_rows(DeviceBuffer<T>& to, size_t to_first, size_t to_stride, const DeviceBuffer<T>& from,
+                 size_t from_first, size_t from_stride, size_t width, size_t num_rows) const {
+    if (width == 0 || num_rows == 0) return;
+    RUNNEL_CHECK(to_first + (num_rows - 1) * to_stride + width <= to.size());
+    RUNNEL_CHECK(from_first + (num_rows - 1) * from_stride + width <= from.size());
+    copy_rows(to.data() + to_first, to_stride * sizeof(T), from.data() + from_first, from_stride * sizeof(T),
+              width * sizeof(T), num_rows);
+  }
   template <typename T>
   void fill_with_zeros(DeviceBuffer<T>& buffer) {
     fill_with_zeros(buffer.data(), buffer.num_bytes());
@@ -54,6 +65,8 @@ class Stream {
 
  private:
   void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) const;
+  void copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t bytes,
+                 size_t num_rows) const;
   void fill_with_zeros(void* memory, size_t bytes) const;
 
   Handle<cudaStream_t, cudaStreamDestroy> stream_;

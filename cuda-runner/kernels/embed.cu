@@ -60,11 +60,24 @@ __global__ void __launch_bounds__(kThreads)
   wait_for_previous();
   const uint32_t row = blockIdx.x;
   const uint32_t column = blockIdx.y * kThreads + threadIdx.x;
-  if (column >= tables.tokens.columns) return;
-  float value = weight_at(tables.tokens, token_ids[row], column);
+  const uint32_t token = token_ids[row] - tables.first_token;
+  if (column >= tables.tokens.columns || token >= tables.tokens.rows) return;
+  float value = weight_at(tables.tokens, token, column);
   if (tables.scale != 1.0f) value = value * tables.scale;
   if (tables.has_positions) value = value + weight_at(tables.positions, positions[row], column);
   out.values[static_cast<size_t>(row) * out.stride + column] = value;
+}
+
+// The same grid.
+__global__ void __launch_bounds__(kThreads)
+    take_rows_kernel(uint32_t first_token, uint32_t num_tokens, Global<const uint32_t> token_ids,
+                     FloatRows in, uint32_t width, FloatRows out) {
+  let_next_begin();
+  wait_for_previous();
+  const size_t row = blockIdx.x;
+  const uint32_t column = blockIdx.y * kThreads + threadIdx.x;
+  if (column >= width || token_ids[row] - first_token >= num_tokens) return;
+  out.values[row * out.stride + column] = float{in.values[row * in.stride + column]};
 }
 
 }  // namespace
@@ -77,8 +90,15 @@ cudaError_t embed(const EmbeddingTables& tables, Global<const uint32_t> token_id
   return cudaLaunchKernelEx(&config, embed_kernel, tables, token_ids, positions, out);
 }
 
+cudaError_t take_rows_of(uint32_t first_token, uint32_t num_tokens, Global<const uint32_t> token_ids,
+                         const FloatRows& in, uint32_t num_rows, uint32_t width, const FloatRows& out,
+                         cudaStream_t stream) {
+  const cudaLaunchConfig_t config = config_of(dim3(num_rows, divide_up(width, kThreads)), kThreads, stream);
+  return cudaLaunchKernelEx(&config, take_rows_kernel, first_token, num_tokens, token_ids, in, width, out);
+}
+
 cudaError_t load_embed() {
-  return load_all(embed_kernel);
+  return load_all(embed_kernel, take_rows_kernel);
 }
 
 }  // namespace runnel

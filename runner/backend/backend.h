@@ -65,8 +65,11 @@ struct BackendOptions {
   std::shared_ptr<MemoryFile> weights_file = nullptr;
   // For a CPU: the processes that compute the model together, of which this is one. Null: it computes all.
   std::shared_ptr<RankGroup> ranks = nullptr;
-  // For a GPU: its number, and whether operations are launched one by one instead of by a graph.
+  // For GPUs: the number of the first one, how many compute the model together, and whether operations are
+  // launched one by one instead of in a graph.
   uint32_t gpu_device = 0;
+  uint32_t num_gpus = 1;
+  bool may_use_fewer_gpus = false;  // half as many, and so on, if one of them cannot be used
   bool enforce_eager = false;
   // For a GPU: takes the times of the parts of the start, and makes the backend tell stderr those of
   // captures. Null: nobody asks.

@@ -111,6 +111,10 @@ void add_gpu_flags(CLI::App& command, EngineFlags& flags) {
                 "Launch each kernel by itself instead of in CUDA graphs")
       ->group(kDevices);
   command
+      .add_flag("--fewer-gpus", flags.fewer_gpus,
+                "Compute with half as many GPUs, and so on, if one of --tensor-parallel-size cannot be used")
+      ->group(kDevices);
+  command
       .add_flag_callback(
           "--start-times", [&flags] { flags.start_times = std::make_shared<StartTimes>(); },
           "Print to stderr how long each part of the start took, and each capture of a graph")

@@ -111,9 +111,10 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags, bool uses_gpu) {
   add_kv_cache_flags(command, flags, uses_gpu);
   command
       .add_option("--tensor-parallel-size", flags.num_ranks,
-                  uses_gpu ? "Devices that compute one model; only 1 is supported"
+                  uses_gpu ? "GPUs that compute one model, each with a part of every matrix: that of "
+                             "--gpu-device and those after it"
                            : "Processes that compute one model, each with a part of every matrix")
-      ->check(CLI::Range(1u, uses_gpu ? 1u : kMaxRanks))
+      ->check(CLI::Range(1u, kMaxRanks))
       ->capture_default_str()
       ->group(kDevices);
 }

@@ -152,12 +152,14 @@ BackendOptions EngineFlags::backend_options() const {
           .weights_file = weights_file,
           .ranks = ranks,
           .gpu_device = gpu_device,
+          .num_gpus = ranks_are_gpus ? num_ranks : 1,
+          .may_use_fewer_gpus = fewer_gpus,
           .enforce_eager = enforce_eager,
           .start_times = start_times};
 }
 
 Result<void> EngineFlags::start_ranks(int leaders_pipe) {
-  if (num_ranks == 1) return {};
+  if (num_ranks == 1 || ranks_are_gpus) return {};
   if (share_weights || weights_fd >= 0) {
     return Error{ExitCode::kUsage, "--tensor-parallel-size is " + std::to_string(num_ranks) +
                                        ", and with several ranks each packs its own part of the weights: "
@@ -174,6 +176,7 @@ bool EngineFlags::follows() const {
 }
 
 void EngineFlags::set_gpu_defaults() {
+  ranks_are_gpus = true;
   max_num_seqs = 256;
   max_num_batched_tokens = 2048;
   mixed_prefill_tokens = 256;

@@ -67,9 +67,11 @@ struct EngineFlags {
   uint64_t await_free_bytes = 0;
   // Runners on this machine with this model, each with an equal part of the memory.
   uint32_t num_runners = 1;
-  // Processes that compute the model together; the threads are shared among them.
+  // Those that compute the model together: GPUs, or processes, which share the threads.
   uint32_t num_ranks = 1;
-  std::shared_ptr<RankGroup> ranks = nullptr;  // by start_ranks(); null with one rank
+  bool ranks_are_gpus = false;
+  bool fewer_gpus = false;                     // see BackendOptions::may_use_fewer_gpus
+  std::shared_ptr<RankGroup> ranks = nullptr;  // by start_ranks(); null with one process
   KvType kv_cache_type = KvType::kF16;
   // Descriptor of memory for the KV cache that outlives this process; -1: the cache is the process's own.
   int kv_fd = -1;
@@ -93,10 +95,10 @@ struct EngineFlags {
   // See EngineConfig.
   uint32_t max_head_rows() const;
   BackendOptions backend_options() const;
-  // Starts the other ranks, if there are several: they return from here too, with flags.ranks of their own.
-  // Must be called when all files are open, before the sandbox is entered and before a thread starts. Fails
-  // with kUsage with a file of weights, which no rank has whole, and with kSystem.
-  // leaders_pipe: what the others must not keep open; -1: nothing.
+  // Starts the other processes, if there are several: they return from here too, with flags.ranks of their
+  // own. Must be called when all files are open, before the sandbox is entered and before a thread starts.
+  // Fails with kUsage with a file of weights, which no rank has whole, and with kSystem. leaders_pipe: what
+  // the others must not keep open; -1: nothing.
   Result<void> start_ranks(int leaders_pipe = -1);
   // Whether this process only computes what another one tells it (follow_leader).
   bool follows() const;

@@ -1,34 +1,20 @@
 // A model that several processes compute together has the bits that one process gives it.
-#include <bit>
+#include "test/fixtures/tensor_parallel.h"
+
 #include <string>
 #include <vector>
 
 #include "cpu-runner/cpu_backend.h"
 #include "runner/commands/loaded_model.h"
-#include "runner/models/kv_groups.h"
 #include "test/fixtures/golden_models.h"
 #include "test/fixtures/kv_files.h"
-#include "test/fixtures/sequences.h"
 #include "test/fixtures/temporary_folder.h"
-#include "test/fixtures/tiny_llama.h"
 #include "test/unit_test.h"
 
 namespace runnel {
 namespace {
 
 using namespace test;
-
-constexpr uint32_t kBlocks = 512;
-
-EngineFlags flags_for(const std::string& path) {
-  EngineFlags flags;
-  flags.model = path;
-  flags.num_threads = 2;
-  flags.max_num_batched_tokens = 32;
-  flags.block_size = 8;
-  flags.num_kvcache_blocks = kBlocks;
-  return flags;
-}
 
 // What fn returns for the model that so many ranks have loaded.
 template <typename Fn>
@@ -43,73 +29,8 @@ auto with_ranks(EngineFlags flags, uint32_t num_ranks, const Fn& fn) {
   return fn(*loaded);
 }
 
-// The logits of every position, computed in chunks.
-Logits logits_of(const LoadedModel& loaded, const std::vector<uint32_t>& ids) {
-  constexpr uint32_t kChunk = 7;
-  const auto num_ids = static_cast<uint32_t>(ids.size());
-  const auto num_groups = static_cast<uint32_t>(kv_groups_of(loaded.model->config()).windows.size());
-  const auto tables =
-      consecutive_tables(num_groups, 0, loaded.engine->config().scheduler.num_blocks / num_groups);
-  Logits all;
-  for (uint32_t first = 0; first < num_ids; first += kChunk) {
-    const uint32_t num_rows = std::min(kChunk, num_ids - first);
-    Batch batch;
-    std::vector<HeadRow> rows;
-    for (uint32_t row = 0; row < num_rows; ++row) {
-      batch.token_ids.push_back(ids[first + row]);
-      batch.positions.push_back(first + row);
-      rows.push_back({.row = row, .wants_logits = true});
-    }
-    batch.sequences.push_back({0, num_rows, first, tables});
-    loaded.model->forward(batch, [](Batch&) {});
-    LogitRows& logits = loaded.model->logits(rows);
-    for (uint32_t row = 0; row < num_rows; ++row)
-      all.emplace_back(logits.row(row).begin(), logits.row(row).end());
-  }
-  return all;
-}
-
 Logits logits_with(const EngineFlags& flags, uint32_t num_ranks, const std::vector<uint32_t>& ids) {
   return with_ranks(flags, num_ranks, [&](const LoadedModel& loaded) { return logits_of(loaded, ids); });
-}
-
-// Requests of every kind at once: greedy and sampled, with log-probabilities, penalties and drafts; one is
-// cancelled between two layers of a step.
-std::vector<std::vector<uint32_t>> answers_of(const LoadedModel& loaded) {
-  Engine& engine = *loaded.engine;
-  const uint32_t vocab_size = loaded.model->config().vocab_size;
-  constexpr uint32_t kRequests = 6;
-  for (uint32_t id = 1; id <= kRequests; ++id) {
-    std::vector<uint32_t> prompt;
-    for (uint32_t i = 0; i < 5 + 4 * id; ++i) prompt.push_back((i % 4 * 7 + id) % vocab_size);
-    Sequence sequence = sequence_of(id, prompt, 12);
-    sequence.sampling.temperature = id % 2 == 0 ? 0.0f : 0.9f;
-    sequence.sampling.top_k = id == 3 ? 9 : 0;
-    sequence.sampling.top_p = id == 5 ? 0.8f : 1.0f;
-    sequence.sampling.repetition_penalty = id == 4 ? 1.3f : 1.0f;
-    sequence.sampling.seed = id;
-    if (id == 1) sequence.top_logprobs = 3;
-    CHECK_FALSE(engine.add(std::move(sequence)));
-  }
-  std::vector<std::vector<uint32_t>> answers(kRequests);
-  while (engine.has_work()) {
-    for (const NewToken& token : engine.step().tokens) {
-      answers[token.request_id - 1].push_back(token.token_id);
-      if (token.logprobs)
-        answers[token.request_id - 1].push_back(std::bit_cast<uint32_t>(token.logprobs->logprob));
-    }
-  }
-  return answers;
-}
-
-// Four heads of 16 values of 4 KV heads, so that up to 4 ranks share it.
-TinyLlama llama_of(TensorType type) {
-  return {.matrix_type = type,
-          .embedding_type = type,
-          .hidden = 256,
-          .num_heads = 8,
-          .num_kv_heads = 4,
-          .ffn = 512};
 }
 
 }  // namespace
@@ -123,7 +44,7 @@ TEST_CASE("tensor parallel: each architecture has the same logits with any numbe
     for (const std::string& path :
          {is_narrow ? experts.path() : f32_path(model), is_narrow ? experts.path() : q8_0_path(model)}) {
       CAPTURE(path);
-      EngineFlags flags = flags_for(path);
+      EngineFlags flags = small_flags_for(path);
       flags.max_model_len = model.max_positions;
       const Logits expected = logits_with(flags, 1, ids);
       CHECK(same_bits(logits_with(flags, 2, ids), expected));
@@ -138,7 +59,7 @@ TEST_CASE("tensor parallel: each type of weights has the same logits with any nu
     CAPTURE(type_name(type));
     const TemporaryFile file(write_tiny_llama(llama_of(type)).bytes());
     for (const KvType kv_type : {KvType::kF16, KvType::kQ8_0}) {
-      EngineFlags flags = flags_for(file.path());
+      EngineFlags flags = small_flags_for(file.path());
       flags.kv_cache_type = kv_type;
       const Logits expected = logits_with(flags, 1, ids);
       for (const uint32_t num_ranks : {2u, 3u, 4u, 8u}) {
@@ -156,14 +77,14 @@ TEST_CASE("tensor parallel: requests in company have the same tokens with any nu
         golden_model_path("gpt2-q8_0.gguf"), golden_model_path("olmo2-q8_0.gguf"),
         golden_model_path("gemma2-q8_0.gguf")}) {
     CAPTURE(path);
-    const EngineFlags flags = flags_for(path);
+    const EngineFlags flags = small_flags_for(path);
     const auto expected = with_ranks(flags, 1, answers_of);
     CHECK(with_ranks(flags, 2, answers_of) == expected);
   }
 }
 
 TEST_CASE("tensor parallel: an encoder has the same vectors with any number of ranks") {
-  const EngineFlags flags = flags_for(golden_model_path("bert-q8_0.gguf"));
+  const EngineFlags flags = small_flags_for(golden_model_path("bert-q8_0.gguf"));
   const auto vectors = [](const LoadedModel& loaded) {
     Engine& engine = *loaded.engine;
     std::mt19937 random(3);
@@ -187,10 +108,10 @@ TEST_CASE("tensor parallel: no rank holds more than its part of the weights and 
   const auto bytes = [](const LoadedModel& loaded) {
     return static_cast<double>(loaded.backend->weights_bytes());
   };
-  const double whole = with_ranks(flags_for(file.path()), 1, bytes);
+  const double whole = with_ranks(small_flags_for(file.path()), 1, bytes);
   // The first rank has the largest part.
   for (const uint32_t num_ranks : {2u, 4u})
-    CHECK(with_ranks(flags_for(file.path()), num_ranks, bytes) <= 1.1 * whole / num_ranks);
+    CHECK(with_ranks(small_flags_for(file.path()), num_ranks, bytes) <= 1.1 * whole / num_ranks);
 }
 
 TEST_CASE("tensor parallel: what ranks exchange is what docs/performance.md says of a token") {
@@ -203,15 +124,16 @@ TEST_CASE("tensor parallel: what ranks exchange is what docs/performance.md says
   };
   // In each layer hidden twice, attention and the feed-forward part; the embedding, if it is this rank's.
   const uint64_t of_layer = (2 * model.hidden + model.hidden + model.ffn) / 2;
-  CHECK(with_ranks(flags_for(file.path()), 2, given) == model.num_layers * of_layer + model.hidden);
+  CHECK(with_ranks(small_flags_for(file.path()), 2, given) == model.num_layers * of_layer + model.hidden);
   // Norms of all heads together take queries and keys too: here 2 layers of 4 heads and 2 KV heads of 16.
   const uint64_t of_olmo2_layer = (2 * 64 + 64 + 96 + 64 + 32) / 2;
-  CHECK(with_ranks(flags_for(golden_model_path("olmo2-f32.gguf")), 2, given) == 2 * of_olmo2_layer + 64);
+  CHECK(with_ranks(small_flags_for(golden_model_path("olmo2-f32.gguf")), 2, given) ==
+        2 * of_olmo2_layer + 64);
 }
 
 TEST_CASE("tensor parallel: blocks that one rank has kept are adopted by two, and by one again") {
   const TemporaryFile file(write_tiny_llama(llama_of(TensorType::kQ8_0)).bytes());
-  EngineFlags flags = flags_for(file.path());
+  EngineFlags flags = small_flags_for(file.path());
   flags.kv_memory = std::make_shared<MemoryFile>(sized_memory(uint64_t{1} << 30));
   flags.kv_sources = std::make_shared<KvSources>();
   const auto computed = [](const LoadedModel& loaded) {
@@ -233,7 +155,7 @@ TEST_CASE("tensor parallel: blocks that one rank has kept are adopted by two, an
 
 TEST_CASE("tensor parallel: a rank that cannot load ends the load with its reason") {
   const TemporaryFile file(write_tiny_llama({.num_heads = 4, .num_kv_heads = 2}).bytes());
-  EngineFlags flags = flags_for(file.path());
+  EngineFlags flags = small_flags_for(file.path());
   flags.num_ranks = 3;  // which is no multiple of 2
   REQUIRE(flags.start_ranks().ok());
   Result<std::unique_ptr<Backend>> backend = make_cpu_backend(flags.backend_options());

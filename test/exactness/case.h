@@ -19,6 +19,7 @@ struct Sizes {
   bool has_threads = false;
   bool has_portable_kernels = false;
   bool has_graphs = false;
+  uint32_t num_devices = 1;  // on which a model can be computed together
 };
 
 struct Arrival {

@@ -1,6 +1,8 @@
-// Runs on a device or on the emulator, depending on which it is linked with. `make check` runs 200 random
-// cases on the emulator.
+// Runs on devices or on the emulator, depending on which it is linked with. `make check` runs 200 random
+// cases on two emulated devices.
 #include <cuda_runtime.h>
+
+#include <algorithm>
 
 #include "cuda-runner/cuda_backend.h"
 #include "test/exactness/program.h"
@@ -31,10 +33,21 @@ cudaError_t __wrap_cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stre
 
 int main(int argc, char** argv) {
   using namespace runnel;
-  return exactness::run_program(
-      argc, argv,
-      {.tiny = {.max_prompt_tokens = 32, .max_answer_tokens = 20, .max_neighbours = 5, .has_graphs = true},
-       .real = {.max_prompt_tokens = 48, .max_answer_tokens = 32, .max_neighbours = 5, .has_graphs = true},
-       .make = make_cuda_backend,
-       .num_graph_replays = [] { return num_graph_replays; }});
+  int num_devices = 0;
+  if (cudaGetDeviceCount(&num_devices) != cudaSuccess) num_devices = 1;  // the load says what is missing
+  // Few models have more heads to share.
+  const auto num_shared = static_cast<uint32_t>(std::clamp(num_devices, 1, 2));
+  return exactness::run_program(argc, argv,
+                                {.tiny = {.max_prompt_tokens = 32,
+                                          .max_answer_tokens = 20,
+                                          .max_neighbours = 5,
+                                          .has_graphs = true,
+                                          .num_devices = num_shared},
+                                 .real = {.max_prompt_tokens = 48,
+                                          .max_answer_tokens = 32,
+                                          .max_neighbours = 5,
+                                          .has_graphs = true,
+                                          .num_devices = num_shared},
+                                 .make = make_cuda_backend,
+                                 .num_graph_replays = [] { return num_graph_replays; }});
 }

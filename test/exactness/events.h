@@ -22,6 +22,7 @@ enum class Event : size_t {
   kPortable,  // ... in a runner with the portable kernels
   kEager,     // ... in a runner without graphs
   kReplayed,  // ... in a step computed by a graph that had been launched before
+  kDevices,   // ... by several devices together
   kLogprobs,  // it asked for log-probabilities
   kDrafts,    // a draft of its tokens was drawn, so that a step gave it several tokens
   kRejected,  // a draft of its tokens was not drawn, so that a step computed useless rows
@@ -31,10 +32,10 @@ enum class Event : size_t {
 
 constexpr size_t kNumEvents = static_cast<size_t>(Event::kCount);
 constexpr std::array<const char*, kNumEvents> kEventNames = {
-    "in company",         "prompt split",    "mixed step",     "prefix hit",     "preempted",
-    "paused and resumed", "cancels near it", "killed",         "killed twice",   "several threads",
-    "portable kernels",   "without graphs",  "graph replayed", "logprobs asked", "drafts drawn",
-    "drafts rejected",    "vectors near it"};
+    "in company",         "prompt split",    "mixed step",     "prefix hit",      "preempted",
+    "paused and resumed", "cancels near it", "killed",         "killed twice",    "several threads",
+    "portable kernels",   "without graphs",  "graph replayed", "several devices", "logprobs asked",
+    "drafts drawn",       "drafts rejected", "vectors near it"};
 
 class Events {
  public:

@@ -60,12 +60,14 @@ class Exactness {
   Exactness(const Contender& contender, const Flags& flags, const std::vector<std::string>& models)
       : flags_(flags), sizes_(flags.model.empty() ? contender.tiny : contender.real) {
     // A real model is large, so it is loaded with one type of the cache only.
+    const auto add = [&](const std::string& model, KvType type) -> Subject& {
+      return subjects_.emplace_back(contender, model, type, sizes_.num_devices);
+    };
     for (const std::string& model : models) {
-      subjects_.emplace_back(contender, model, KvType::kF16);
+      add(model, KvType::kF16);
       if (!flags.model.empty()) continue;
-      subjects_.emplace_back(contender, model, KvType::kF32);
       // Q8_0 stores heads in blocks of 32 values.
-      if (subjects_.back().head_dim() % 32 == 0) subjects_.emplace_back(contender, model, KvType::kQ8_0);
+      if (add(model, KvType::kF32).head_dim() % 32 == 0) add(model, KvType::kQ8_0);
     }
   }
 
@@ -123,6 +125,8 @@ class Exactness {
       case Event::kEager:
       case Event::kReplayed:
         return sizes_.has_graphs;
+      case Event::kDevices:
+        return sizes_.num_devices > 1;
       default:
         return true;
     }

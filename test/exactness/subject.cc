@@ -3,6 +3,9 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "runner/commands/memory_plan.h"
+#include "runner/ranks/shard_plan.h"
+
 namespace runnel::exactness {
 namespace {
 
@@ -63,8 +66,12 @@ void WatchedEngine::append(const NewToken& token, uint32_t num_prompt_tokens, An
   answer.finish_reason = token.finish_reason;
 }
 
-Subject::Subject(const Contender& contender, const std::string& path, KvType kv_type)
-    : contender_(contender), path_(path), kv_type_(kv_type), plain_(load(plain_setting(path, kv_type))) {}
+Subject::Subject(const Contender& contender, const std::string& path, KvType kv_type, uint32_t num_devices)
+    : contender_(contender), path_(path), kv_type_(kv_type), plain_(load(plain_setting(path, kv_type))) {
+  const auto counted = count_weights(plain_.file, plain_.model->config(), *plain_.backend);
+  if (!counted.ok()) give_up(counted.error().message);
+  is_divisible_ = ShardPlan::make(counted->spec, num_devices).ok();
+}
 
 LoadedModel Subject::load(const Setting& setting) const {
   Result<std::unique_ptr<Backend>> backend = contender_.make(setting.flags.backend_options());

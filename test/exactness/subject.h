@@ -40,11 +40,13 @@ class WatchedEngine {
 class Subject {
  public:
   // The contender must outlive it.
-  Subject(const Contender& contender, const std::string& path, KvType kv_type);
+  Subject(const Contender& contender, const std::string& path, KvType kv_type, uint32_t num_devices);
 
   const std::string& path() const { return path_; }
   KvType kv_type() const { return kv_type_; }
   uint32_t head_dim() const { return plain_.model->config().head_dim; }
+  // Whether so many devices as were given can share the model.
+  bool is_divisible() const { return is_divisible_; }
   uint32_t vocab_size() const { return plain_.model->config().vocab_size; }
   // Of the groups of layers.
   std::span<const uint32_t> kv_windows() const;
@@ -63,6 +65,7 @@ class Subject {
   std::string path_;
   KvType kv_type_;
   LoadedModel plain_;
+  bool is_divisible_;
 };
 
 }  // namespace runnel::exactness

@@ -55,5 +55,36 @@ TEST_CASE("embed: rows of every type are those of the file, as floats") {
   }
 }
 
+TEST_CASE("embed: a part of the table gives the rows of its tokens, and others are taken from elsewhere") {
+  const TestStream stream;
+  std::mt19937 rng(33);
+  constexpr uint32_t kFirst = 40;
+  constexpr uint32_t kRows = 30;
+  constexpr uint32_t kColumns = 288;
+  const RandomMatrix table(stream, TensorType::kQ8_0, kRows, kColumns, rng);
+  const std::vector<uint32_t> ids = {0, 39, 40, 55, 69, 70, 4'000'000'000};
+  const std::vector<bool> is_there = {false, false, true, true, true, false, false};
+  const auto num_rows = static_cast<uint32_t>(ids.size());
+  const DeviceArray<uint32_t> token_ids(stream, ids);
+  std::vector<float> wanted(ids.size() * kColumns, 7.0f);
+  const DeviceArray<float> out(stream, wanted);
+  require_success(embed({.tokens = table.on_device(), .first_token = kFirst}, token_ids.read_view(), {},
+                        num_rows, {out.view(), kColumns}, stream));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (is_there[i])
+      dequantize_row(TensorType::kQ8_0, table.row(ids[i] - kFirst),
+                     std::span(wanted).subspan(i * kColumns, kColumns));
+  }
+  REQUIRE(bits_of(out.values()) == bits_of(wanted));
+
+  constexpr uint32_t kWidth = 260;
+  const DeviceArray<float> taken(stream, std::vector<float>(ids.size() * kColumns, 9.0f));
+  require_success(take_rows_of(kFirst, kRows, token_ids.read_view(), {out.view(), kColumns}, num_rows, kWidth,
+                               {taken.view(), kColumns}, stream));
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (!is_there[i / kColumns] || i % kColumns >= kWidth) wanted[i] = 9.0f;
+  REQUIRE(bits_of(taken.values()) == bits_of(wanted));
+}
+
 }  // namespace
 }  // namespace runnel

@@ -1,0 +1,190 @@
+// A model that several GPUs compute together has the bits that the CPU gives it. The GPUs are emulated ones,
+// each of which is refused the memory of the others but for copies.
+#include "test/fixtures/tensor_parallel.h"
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "cpu-runner/cpu_backend.h"
+#include "cuda-runner/cuda_backend.h"
+#include "cuda-runner/emulator/machine.h"
+#include "test/fixtures/golden_models.h"
+#include "test/fixtures/temporary_folder.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+
+EngineFlags gpu_flags_for(const std::string& path) {
+  EngineFlags flags;
+  flags.set_gpu_defaults();
+  return small_flags_for(path, flags);
+}
+
+// A machine with emulated GPUs, until the end of a test.
+struct Gpus {
+  explicit Gpus(uint32_t count, uint64_t memory_bytes = uint64_t{1} << 30) {
+    emulator::start({.num_devices = count, .memory_bytes = memory_bytes});
+  }
+  ~Gpus() { emulator::start(emulator::settings_from_environment()); }
+};
+
+Result<LoadedModel> load_on_gpus(EngineFlags flags, uint32_t num_gpus) {
+  flags.num_ranks = num_gpus;
+  Result<std::unique_ptr<Backend>> backend = make_cuda_backend(flags.backend_options());
+  if (!backend.ok()) return backend.error();
+  return load(flags, *std::move(backend), {});
+}
+
+// What fn returns for the model that so many GPUs have loaded.
+template <typename Fn>
+auto with_gpus(const EngineFlags& flags, uint32_t num_gpus, const Fn& fn) {
+  const Gpus gpus(num_gpus);
+  const Result<LoadedModel> loaded = load_on_gpus(flags, num_gpus);
+  if (!loaded.ok()) FAIL(loaded.error().message);
+  return fn(*loaded);
+}
+
+Logits gpu_logits(const EngineFlags& flags, uint32_t num_gpus, const std::vector<uint32_t>& ids) {
+  return with_gpus(flags, num_gpus, [&](const LoadedModel& loaded) { return logits_of(loaded, ids); });
+}
+
+Logits cpu_logits(EngineFlags flags, const std::vector<uint32_t>& ids) {
+  flags.ranks_are_gpus = false;
+  const Result<LoadedModel> loaded = load(flags, *make_cpu_backend(flags.backend_options()), {});
+  if (!loaded.ok()) FAIL(loaded.error().message);
+  return logits_of(*loaded, ids);
+}
+
+std::vector<uint32_t> first_of(std::vector<uint32_t> ids, size_t count) {
+  ids.resize(std::min(ids.size(), count));
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("tensor parallel: each architecture has the CPU's logits on two GPUs") {
+  const TemporaryFile experts(wide_qwen3moe().bytes());
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const bool is_narrow = model.name == "qwen3moe";
+    const std::vector<uint32_t> ids = first_of(Golden(model).ids(), 24);
+    for (const std::string& path :
+         {is_narrow ? experts.path() : f32_path(model), is_narrow ? experts.path() : q8_0_path(model)}) {
+      CAPTURE(path);
+      EngineFlags flags = gpu_flags_for(path);
+      flags.max_model_len = model.max_positions;
+      CHECK(same_bits(gpu_logits(flags, 2, ids), cpu_logits(flags, ids)));
+    }
+  }
+}
+
+TEST_CASE("tensor parallel: each type of weights has the CPU's logits on any number of GPUs") {
+  const std::vector<uint32_t> ids = count_from(3, 16);
+  for (const TensorType type :
+       {TensorType::kF32, TensorType::kBF16, TensorType::kQ8_0, TensorType::kQ4_0, TensorType::kQ4_K}) {
+    CAPTURE(type_name(type));
+    const TemporaryFile file(write_tiny_llama(llama_of(type)).bytes());
+    EngineFlags flags = gpu_flags_for(file.path());
+    flags.kv_cache_type = type == TensorType::kQ4_0 ? KvType::kF16 : KvType::kF32;
+    const Logits expected = cpu_logits(flags, ids);
+    // 8 GPUs share each of 4 KV heads.
+    for (const uint32_t num_gpus : {2u, 3u, 4u, 8u}) {
+      CAPTURE(num_gpus);
+      CHECK(same_bits(gpu_logits(flags, num_gpus, ids), expected));
+    }
+  }
+}
+
+TEST_CASE("tensor parallel: requests in company have the same tokens on any number of GPUs") {
+  const TemporaryFile experts(wide_qwen3moe().bytes());
+  const TemporaryFile llama(write_tiny_llama(llama_of(TensorType::kQ4_K)).bytes());
+  for (const std::string& path : {llama.path(), experts.path(), golden_model_path("gemma3-q8_0.gguf"),
+                                  golden_model_path("gpt2-q8_0.gguf"), golden_model_path("olmo2-q8_0.gguf"),
+                                  golden_model_path("gemma2-q8_0.gguf")}) {
+    CAPTURE(path);
+    EngineFlags flags = gpu_flags_for(path);
+    const auto expected = with_gpus(flags, 1, answers_of);
+    CHECK(with_gpus(flags, 2, answers_of) == expected);
+    if (path == llama.path()) CHECK(with_gpus(flags, 4, answers_of) == expected);
+    flags.enforce_eager = true;
+    CHECK(with_gpus(flags, 2, answers_of) == expected);
+  }
+}
+
+TEST_CASE("tensor parallel: no GPU holds more than its part of the weights and a tenth") {
+  const TemporaryFile file(write_tiny_llama(llama_of(TensorType::kQ8_0)).bytes());
+  // Of several, so many times what the largest part takes.
+  const auto bytes = [](const LoadedModel& loaded) {
+    return static_cast<double>(loaded.backend->weights_bytes());
+  };
+  const EngineFlags flags = gpu_flags_for(file.path());
+  const double whole = with_gpus(flags, 1, bytes);
+  for (const uint32_t num_gpus : {2u, 4u}) CHECK(with_gpus(flags, num_gpus, bytes) <= 1.1 * whole);
+}
+
+TEST_CASE("tensor parallel: what GPUs copy from each other is what docs/performance.md says of a token") {
+  const TinyLlama model = llama_of(TensorType::kQ8_0);
+  const TemporaryFile file(write_tiny_llama(model).bytes());
+  const auto copied = [](const LoadedModel& loaded) {
+    const uint64_t before = emulator::machine().num_peer_bytes;
+    (void)logits_of(loaded, {1});
+    return emulator::machine().num_peer_bytes - before;
+  };
+  for (const uint32_t num_gpus : {2u, 4u}) {
+    CAPTURE(num_gpus);
+    // Each GPU gets what the others have: in each layer hidden twice, attention and the feed-forward part. At
+    // the start of a step it gets a row of hidden from each, and at its end the first one gets the logits.
+    const uint64_t of_layer = (2 * model.hidden + model.hidden + model.ffn) * (num_gpus - 1);
+    const uint64_t of_embedding = model.hidden * num_gpus * (num_gpus - 1);
+    const uint64_t of_logits = model.vocab - (model.vocab + num_gpus - 1) / num_gpus;
+    CHECK(with_gpus(gpu_flags_for(file.path()), num_gpus, copied) ==
+          sizeof(float) * (model.num_layers * of_layer + of_embedding + of_logits));
+  }
+}
+
+TEST_CASE("tensor parallel: a model that is too large for one GPU fits on two") {
+  const TemporaryFile file(write_tiny_llama(llama_of(TensorType::kF32)).bytes());
+  EngineFlags flags = gpu_flags_for(file.path());
+  const uint64_t weights =
+      with_gpus(flags, 1, [](const LoadedModel& loaded) { return loaded.backend->weights_bytes(); });
+  flags.num_kvcache_blocks = 0;
+  flags.max_model_len = 512;
+  flags.gpu_memory_utilization = 0.9;
+  const Gpus gpus(2, weights * 8 / 5);  // steps take about as much as the weights
+  const Result<LoadedModel> one = load_on_gpus(flags, 1);
+  REQUIRE_FALSE(one.ok());
+  CHECK(one.error().exit_code == ExitCode::kSystem);
+  const Result<LoadedModel> two = load_on_gpus(flags, 2);
+  if (!two.ok()) FAIL(two.error().message);
+  CHECK(two->kv_cache_bytes > 0);
+}
+
+TEST_CASE("tensor parallel: where a GPU is gone, half as many compute the same tokens if they may") {
+  EngineFlags flags = gpu_flags_for(golden_model_path("llama3-q8_0.gguf"));
+  const auto expected = with_gpus(flags, 1, answers_of);
+  flags.fewer_gpus = true;
+  for (const uint32_t num_left : {1u, 3u}) {
+    const Gpus gpus(num_left);
+    const Result<LoadedModel> loaded = load_on_gpus(flags, 4);
+    if (!loaded.ok()) FAIL(loaded.error().message);
+    CHECK(answers_of(*loaded) == expected);
+    CHECK((loaded->backend->device().name().find("2 times") != std::string::npos) == (num_left == 3));
+  }
+}
+
+TEST_CASE("tensor parallel: a GPU that is not there is named, and what cannot be shared is refused") {
+  const Gpus gpus(3);
+  EngineFlags flags = gpu_flags_for(golden_model_path("llama3-q8_0.gguf"));
+  const Result<LoadedModel> missing = load_on_gpus(flags, 4);
+  REQUIRE_FALSE(missing.ok());
+  CHECK(missing.error().exit_code == ExitCode::kNoDevice);
+  CHECK(missing.error().message == "GPU 3 does not exist; the last GPU is GPU 2.");
+  const Result<LoadedModel> odd = load_on_gpus(flags, 3);  // of 2 KV heads
+  REQUIRE_FALSE(odd.ok());
+  CHECK(odd.error().exit_code == ExitCode::kUsage);
+}
+
+}  // namespace runnel
