@@ -129,7 +129,7 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
     testFile('test/fuzz/gateway-frames.test.ts', { FUZZ_FRAMES: 1_000_000 }, { frames: 1_000_000 }),
     program('kernels for compute capability 7.0', [VOLTA_CHECK], { kernels: 50 }),
     testFile('test/e2e/native-api.test.ts', { EMULATED: 1 }, { 'tests passed': 16 }),
-    testFile('test/e2e/backends.test.ts', {}, { 'tests passed': 7 }),
+    testFile('test/e2e/backends.test.ts', {}, { 'tests passed': 8 }),
     testFile('test/e2e/device-memory.test.ts', {}, { 'tests passed': 2 }),
     testFile('test/without-protobuf.test.ts', {}, { 'tests passed': 2 }),
     // This count includes the template that `make test` does not fetch.

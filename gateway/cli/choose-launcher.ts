@@ -52,6 +52,7 @@ export function chooseLauncher(config: LaunchConfig, { log, moveBack }: ChooseOp
     command: (...[slot, cache]: Parameters<RunnerLauncher['command']>) =>
       runnerCommand('cuda', config, slot, cache),
     gpuDevice,
+    numDevices: config['tensor-parallel-size'],
     inquiry: new DeviceInquiry(file, gpuDevice),
     log,
   };

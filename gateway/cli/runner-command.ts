@@ -32,6 +32,7 @@ export const PASSED_ON_TO_CPU = [
 ] as const satisfies (keyof RunnerConfig)[];
 export const PASSED_ON_TO_CUDA = [
   'gpu-device',
+  'tensor-parallel-size',
   'enforce-eager',
   'gpu-memory-utilization',
 ] as const satisfies (keyof RunnerConfig)[];
@@ -66,6 +67,7 @@ export function runnerCommand(
     for (const name of PASSED_ON_TO_CPU) pass(name);
   } else {
     pass('gpu-device');
+    pass('tensor-parallel-size');
     pass('gpu-memory-utilization');
     if (config['enforce-eager'] === 'on') args.push('--enforce-eager');
     args.push('--start-times');

@@ -70,7 +70,7 @@ export const runnerSettings = {
     'tensor-parallel-size': whole(1, RUNNER_LIMITS.ranks)
       .optional('1')
       .help(
-        'Processes of each CPU runner, which compute the model together, each with a part of every matrix',
+        'GPUs of each runner, or processes of a CPU runner, which compute the model together, each with a part of every matrix',
       ),
   }),
   ...inGroup('Model', {
@@ -174,11 +174,6 @@ export function clash(first: string | undefined, second: string | undefined): st
 /** Sentences about settings of the runner that contradict each other. */
 export function runnerFaults(config: RunnerConfig, sourceOf: SourceOf<keyof RunnerConfig>): string[] {
   const faults = backendFaults(config, sourceOf);
-  const { 'tensor-parallel-size': numRanks = 1 } = config;
-  if (numRanks > 1 && backendOf(config) !== 'cpu')
-    faults.push(
-      `${sourceOf('tensor-parallel-size')} ${numRanks} is for the CPU, since one CUDA device computes a model: add --backend cpu, or leave it out.`,
-    );
   for (const [one, other] of CACHE_SIZES) faults.push(...clash(sourceOf(one), sourceOf(other)));
   const mixedRows = sourceOf('mixed-prefill-tokens');
   if (mixedRows !== undefined && config['mixed-batches'] === 'off')

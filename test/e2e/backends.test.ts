@@ -208,6 +208,24 @@ test('two runners on one device have equal parts of it; one is killed, and its s
   });
 });
 
+test('two devices compute a model; one is gone after a kill, and the streams go on by the other alone', async () => {
+  await world(true, async (it) => {
+    it.runners.setNumDevices(2);
+    await served(it, [...cuda, '--tensor-parallel-size', '2'], async (gateway) => {
+      const { runner } = await gateway.healthWhere(({ runner }) => runner.state === 'ready', 'The runner');
+      assert.match(gateway.log, '2 times emulated GPU');
+      const marks = [1, 2, 3].map((first) => answer(gateway, it.model, first, LONG));
+      await gateway.healthWhere(({ runner }) => runner.open_requests === 3, 'All streams');
+      // A later request has all its tokens, so the streams have some.
+      await answer(gateway, it.model, 4, 5);
+      it.runners.setNumDevices(1);
+      process.kill(runner.pid ?? 0, 'SIGKILL');
+      assert.equal(await Promise.all(marks), [undefined, undefined, undefined]);
+      assert.match(gateway.log, 'A GPU is left out: GPU 1 does not exist');
+    });
+  });
+});
+
 test('--backend cuda without a device serves nothing, says why and retries', async () => {
   await world(true, async (it) => {
     it.runners.setDevice(false);

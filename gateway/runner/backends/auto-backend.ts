@@ -190,7 +190,7 @@ export class AutoBackend {
   }
 
   async #askDevice(signal: AbortSignal): Promise<boolean> {
-    const { inquiry, gpuDevice } = this.#options;
+    const { inquiry, gpuDevice, numDevices = 1 } = this.#options;
     const device = usableDevice(await inquiry.ask(signal), gpuDevice);
     if (signal.aborted) return false;
     if (typeof device === 'string') {
@@ -198,8 +198,9 @@ export class AutoBackend {
       return false;
     }
     const { free_bytes: freeBytes } = device;
-    if (freeBytes < this.#neededBytes) {
-      this.#reason = `CUDA device ${gpuDevice} has ${freeBytes} bytes free; the runner needs ${this.#neededBytes}.`;
+    const neededBytes = Math.ceil(this.#neededBytes / numDevices);
+    if (freeBytes < neededBytes) {
+      this.#reason = `CUDA device ${gpuDevice} has ${freeBytes} bytes free; the runner needs ${neededBytes}.`;
       return false;
     }
     const misfit = this.#misfit;

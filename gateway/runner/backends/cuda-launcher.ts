@@ -6,6 +6,8 @@ import { type DeviceInquiry, usableDevice } from './devices.ts';
 export interface CudaOptions {
   readonly command: RunnerLauncher['command'];
   readonly gpuDevice: number;
+  /** Devices of a runner, from that one on; one by default. */
+  readonly numDevices?: number | undefined;
   readonly inquiry: Pick<DeviceInquiry, 'ask'>;
   readonly log: (event: RunnerEvent) => void;
 }
@@ -27,6 +29,8 @@ export class CudaLauncher implements RunnerLauncher {
   #heldBytes: number | undefined;
   /** The same for the start under way. */
   #awaitedBytes: number | undefined;
+  /** Whether a runner was ever ready, which had all devices that were asked for. */
+  #wasReady = false;
   #left = new AbortController();
 
   /** choice: absent if only CUDA may be used. */
@@ -35,11 +39,17 @@ export class CudaLauncher implements RunnerLauncher {
     this.#choice = choice;
   }
 
-  /** A driver takes its time to free what a dead process held, and the next runner needs as much, so it waits for it. */
+  /**
+   * A driver takes its time to free what a dead process held, and the next runner needs as much, so it waits for it. Of
+   * several devices one may be lost: the model is then computed by those that are left, if it fits.
+   */
   command(...which: Parameters<RunnerLauncher['command']>): ReturnType<RunnerLauncher['command']> {
     const command = this.#options.command(...which);
-    if (this.#awaitedBytes === undefined) return command;
-    return { ...command, args: [...command.args, '--await-free-bytes', String(this.#awaitedBytes)] };
+    const { numDevices = 1 } = this.#options;
+    const awaited = this.#awaitedBytes;
+    const args = [...command.args, ...(numDevices > 1 && this.#wasReady ? ['--fewer-gpus'] : [])];
+    if (awaited !== undefined) args.push('--await-free-bytes', String(awaited));
+    return { ...command, args };
   }
 
   status(): BackendStatus {
@@ -56,6 +66,7 @@ export class CudaLauncher implements RunnerLauncher {
 
   onReady({ device, weightsBytes, kvCacheBytes }: RunnerInfo): void {
     this.#heldBytes = weightsBytes + kvCacheBytes;
+    this.#wasReady = true;
     this.#choice?.onReady(this.#heldBytes);
     const msg = 'Initialized CUDA device for inference';
     this.#options.log({ level: 'info', event: 'backend_ready', msg, device });

@@ -12,7 +12,13 @@ const test = suite('cuda launch');
 const held = { ...scriptedInfo, weightsBytes: 800, kvCacheBytes: 200 };
 const onCpu = { command: () => ({ file: 'cpu-runner', args: [] }) };
 
-function subject(options: { readonly hasChoice?: boolean; readonly devices?: Devices } = {}) {
+interface SubjectOptions {
+  readonly hasChoice?: boolean;
+  readonly devices?: Devices;
+  readonly numDevices?: number;
+}
+
+function subject(options: SubjectOptions = {}) {
   const events: RunnerEvent[] = [];
   let numAsked = 0;
   const ask = async (): Promise<Devices> => {
@@ -29,7 +35,7 @@ function subject(options: { readonly hasChoice?: boolean; readonly devices?: Dev
   const log = (event: RunnerEvent) => void events.push(event);
   const command = () => ({ file: 'cuda-runner', args: ['serve'] });
   const launch = new CudaLauncher(
-    { command, gpuDevice: 0, inquiry: { ask }, log },
+    { command, gpuDevice: 0, numDevices: options.numDevices, inquiry: { ask }, log },
     options.hasChoice === true ? choice : undefined,
   );
   const args = () => launch.command({} as LaunchedModel, undefined).args;
@@ -58,6 +64,17 @@ test('the next runner waits for as much memory as the last one held, unless that
     assert.equal(args(), ['serve', '--await-free-bytes', '1000'], 'also if it is not spawned at once');
   await launch.prepare();
   assert.equal(args(), ['serve']);
+});
+
+test('after a first start with all devices that were asked for, the next runners may use fewer', async () => {
+  const { launch, args } = subject({ numDevices: 4 });
+  await launch.prepare();
+  assert.equal(args(), ['serve']);
+  launch.onReady(held);
+  await launch.prepare();
+  assert.equal(args(), ['serve', '--fewer-gpus', '--await-free-bytes', '1000']);
+  await launch.prepare();
+  assert.equal(args(), ['serve', '--fewer-gpus']);
 });
 
 test('with a choice the device is asked before the first start, and not while streams wait for the next', async () => {
