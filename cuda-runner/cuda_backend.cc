@@ -104,6 +104,9 @@ class CudaBackend final : public Backend {
     });
     return result;
   }
+  // Adds a weight to those of each rank: add(weights, rows of it that the rank has; none: all).
+  template <typename Add>
+  Result<WeightHandle> add_to_each(const Add& add);
   template <typename Fn>
   uint64_t times_largest(const Fn& bytes_of) const {
     uint64_t largest = 0;
@@ -174,31 +177,30 @@ Result<void> CudaBackend::expect_weights(uint64_t bytes, const std::string&) {
                MemoryShortage{bytes, free_bytes}};
 }
 
-Result<WeightHandle> CudaBackend::load_matrix(std::span<const TensorView> stacked) {
-  if (const Result<uint64_t> bytes = matrix_bytes(stacked); !bytes) return bytes.error();
+template <typename Add>
+Result<WeightHandle> CudaBackend::add_to_each(const Add& add) {
   const WeightHandle handle{num_weights_++};
-  const auto loaded = try_each_rank([&](DeviceRank& rank, uint32_t) -> Result<void> {
-    const Result<WeightHandle> own =
-        rank.weights().add_matrix(cut_rows(stacked, rank.own_rows(handle)).parts);
+  const auto added = try_each_rank([&](DeviceRank& rank, uint32_t) -> Result<void> {
+    const Result<WeightHandle> own = add(rank.weights(), rank.own_rows(handle));
     if (!own) return own.error();
     CHECK(own->index == handle.index);
     return {};
   });
-  if (!loaded) return loaded.error();
+  if (!added) return added.error();
   return handle;
 }
 
-Result<WeightHandle> CudaBackend::load_vector(const std::string& name, std::span<const float> values) {
-  const WeightHandle handle{num_weights_++};
-  const auto loaded = try_each_rank([&](DeviceRank& rank, uint32_t) -> Result<void> {
-    const Result<WeightHandle> own =
-        rank.weights().add_vector(name, cut_values(values, rank.own_rows(handle)));
-    if (!own) return own.error();
-    CHECK(own->index == handle.index);
-    return {};
+Result<WeightHandle> CudaBackend::load_matrix(std::span<const TensorView> stacked) {
+  if (const Result<uint64_t> bytes = matrix_bytes(stacked); !bytes) return bytes.error();
+  return add_to_each([&](DeviceWeights& weights, const std::vector<RowRange>& rows) {
+    return weights.add_matrix(cut_rows(stacked, rows).parts);
   });
-  if (!loaded) return loaded.error();
-  return handle;
+}
+
+Result<WeightHandle> CudaBackend::load_vector(const std::string& name, std::span<const float> values) {
+  return add_to_each([&](DeviceWeights& weights, const std::vector<RowRange>& rows) {
+    return weights.add_vector(name, cut_values(values, rows));
+  });
 }
 
 Result<void> CudaBackend::prepare(const DecoderSpec& spec, const StepLimits& limits) {

@@ -46,7 +46,7 @@ class DeviceRank {
 
   // --- before the weights
 
-  // The part of a model that a rank has. The plan must outlive this; with one rank it has no shards.
+  // With several ranks: the part of a model that this one has. The plan must outlive this.
   void share(const ShardPlan& plan, uint32_t rank) {
     plan_ = &plan;
     rank_ = rank;
@@ -118,7 +118,7 @@ class DeviceRank {
   std::array<FlowSize, kNumFlows> flow_sizes(const DecoderSpec& spec, const DecoderWidths& widths,
                                              uint32_t max_rows) const;
 
-  bool is_alone() const { return plan_ == nullptr || plan_->num_ranks() == 1; }
+  bool is_alone() const { return plan_ == nullptr; }
   RowRange own(RowRange Shard::*dimension, uint32_t width) const {
     return is_alone() ? RowRange{0, width} : (*plan_)[rank_].*dimension;
   }
@@ -150,7 +150,7 @@ class DeviceRank {
   Stream stream_;
   const KvType kv_type_;
   std::optional<DeviceWeights> weights_;
-  const ShardPlan* plan_ = nullptr;
+  const ShardPlan* plan_ = nullptr;  // null: this rank has all
   uint32_t rank_ = 0;
   const DecoderSpec* spec_ = nullptr;  // set by prepare
 

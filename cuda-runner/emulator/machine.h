@@ -76,7 +76,6 @@ struct Machine {
   bool breaks_capture();
   bool is_pinned(const void* memory, size_t bytes) const;
   OneDevice& current() { return devices[static_cast<size_t>(current_device)]; }
-  OneDevice& device_of(const CUstream_st& stream) { return devices[static_cast<size_t>(stream.device)]; }
 
   Settings settings;
   Random random;
