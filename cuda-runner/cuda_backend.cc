@@ -87,11 +87,12 @@ class CudaBackend final : public Backend {
     return devices;
   }
   bool is_alone() const { return ranks_.size() == 1; }
-  // Calls fn(rank, number) with the device of each rank current.
+  // Calls fn(rank, number) with the device of each rank current. A backend that has one device makes it
+  // current too: another backend of the process may have left another one.
   template <typename Fn>
   void for_each_rank(const Fn& fn) {
     for (uint32_t number = 0; number < ranks_.size(); ++number) {
-      if (!is_alone()) ranks_[number]->device().make_current();
+      ranks_[number]->device().make_current();
       fn(*ranks_[number], number);
     }
   }
@@ -354,13 +355,13 @@ LogitRows& CudaBackend::head(const HeadSpec& head, std::span<const HeadRow> rows
     for (uint32_t other = 1; other < ranks_.size(); ++other)
       exchange_.copy(0, first.logits().from(shares[other].first), ranks_[other]->logits(),
                      shares[other].count, count);
-    first.device().make_current();
   }
+  first.device().make_current();
   return first.draw(head, count);
 }
 
 std::vector<float> CudaBackend::read_states(const NormSpec& norm, std::span<const uint32_t> rows) {
-  if (!is_alone()) ranks_.front()->device().make_current();
+  ranks_.front()->device().make_current();
   return ranks_.front()->read_states(norm, rows);
 }
 

@@ -81,6 +81,19 @@ TEST_CASE("tensor parallel: each architecture has the CPU's logits on two GPUs")
   }
 }
 
+TEST_CASE("tensor parallel: a model on one of the GPUs is computed beside one that all of them compute") {
+  const EngineFlags flags = gpu_flags_for(q8_0_path(kGoldenModels.front()));
+  const std::vector<uint32_t> ids = first_of(Golden(kGoldenModels.front()).ids(), 24);
+  const Gpus gpus(2);
+  const Result<LoadedModel> alone = load_on_gpus(flags, 1);
+  const Result<LoadedModel> shared = load_on_gpus(flags, 2);
+  if (!alone.ok() || !shared.ok()) FAIL("a model is not loaded");
+  const Logits expected = cpu_logits(flags, ids);
+  CHECK(same_bits(logits_of(*alone, ids), expected));
+  CHECK(same_bits(logits_of(*shared, ids), expected));
+  CHECK(same_bits(logits_of(*alone, ids), expected));
+}
+
 TEST_CASE("tensor parallel: each type of weights has the CPU's logits on any number of GPUs") {
   const std::vector<uint32_t> ids = count_from(3, 16);
   for (const TensorType type :
