@@ -47,7 +47,7 @@ test('cpu-runner links no CUDA, and the gateway imports no native code but for a
 test('programs are started by execa with descriptors that were seen to be free', () => {
   const allowed: Record<string, RegExp> = {
     execa: /^gateway\/system\/(start-program|program-output)\.ts$/,
-    'node:child_process': /^gateway\/(system\/start-program|models\/reader\/reader-process)\.ts$/,
+    'node:child_process': /^gateway\/system\/(start|own)-program\.ts$/,
   };
   for (const { path, text } of sourcesOf('gateway/*.ts')) {
     for (const [, name = ''] of text.matchAll(IMPORT))

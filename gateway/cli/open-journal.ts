@@ -1,4 +1,3 @@
-import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { Batches } from '../batches/batches.ts';
 import type { Config } from '../config/config.ts';
@@ -7,13 +6,8 @@ import type { Jobs } from '../jobs/jobs.ts';
 import { Journal, type JournalBounds, type JournalOptions } from '../journal/journal.ts';
 import { JournalError, JournalUnavailable, passingReasonOf } from '../journal/journal-error.ts';
 import { setCallerSecret } from '../server/guard/caller.ts';
+import { stateFolder } from '../system/state-folder.ts';
 import type { Log } from '../telemetry/log.ts';
-
-/** In the state folder: the one of the systemd unit, XDG_STATE_HOME/runnel, or ~/.local/state/runnel. */
-function defaultFolder({ STATE_DIRECTORY, XDG_STATE_HOME }: NodeJS.ProcessEnv): string {
-  const [ofUnit] = STATE_DIRECTORY?.split(':') ?? [];
-  return join(ofUnit || join(XDG_STATE_HOME || join(homedir(), '.local', 'state'), 'runnel'), 'journal');
-}
 
 /**
  * Opens the journal in the state folder. If that cannot be used, for example because another gateway of this user has it, the log
@@ -25,7 +19,7 @@ export async function openDefaultJournal(
   config: Config,
   log: Log,
 ): Promise<void> {
-  const folder = defaultFolder(process.env);
+  const folder = join(stateFolder(process.env), 'journal');
   try {
     await openJournal(jobs, batches, folder, config, log);
   } catch (error) {

@@ -4,13 +4,10 @@
  * the process is the cause.
  */
 
-import { type ChildProcess, type ForkOptions, fork } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
-import { bundleOf } from '../../bundle.js';
 import { ModelFileError, messageOf } from '../../errors/thrown.ts';
 import { ChatTemplateError } from '../../prompt/chat-template.ts';
 import { processorMsOf } from '../../system/kernel.ts';
-import { withSpawnReserve } from '../../system/spawn-reserve.ts';
+import { type OwnProcess, type OwnProgram, ownProgram, startOwn } from '../../system/own-program.ts';
 import {
   errorOf,
   type Job,
@@ -56,7 +53,7 @@ const engineSignals: readonly (string | null)[] = ['SIGABRT', 'SIGTRAP', 'SIGILL
 
 export class ReaderProcess {
   readonly #limits: ReaderLimits;
-  readonly #child: ChildProcess;
+  readonly #child: OwnProcess;
   readonly #onEnd: () => void;
   readonly #received = new PartReceiver();
   readonly #open = new Map<number, OpenJob>();
@@ -242,28 +239,9 @@ function notStarted(error: unknown): string {
   return `The model's reader, a process of the gateway, could not be started: ${reason}.`;
 }
 
-interface Program {
-  readonly file: string;
-  readonly flags: readonly string[];
-}
-
-let program: Program | undefined;
-
-/**
- * How the reader is started, determined once, so that a running gateway does not take up half an edit. It must be called while
- * file descriptors are available: otherwise nothing is found, and Node remembers that.
- */
-export function readerProgram(): Program {
-  program ??= findProgram();
-  return program;
-}
-
-function findProgram(): Program {
-  const bundle = bundleOf('reader-program');
-  if (bundle !== undefined) return { file: bundle, flags: [] };
-  const file = fileURLToPath(new URL('./reader-program.ts', import.meta.url));
-  // The sources need tsx, even if the gateway itself was started in another way.
-  return { file, flags: ['--import', import.meta.resolve('tsx')] };
+/** Must be called while file descriptors are available: see ownProgram(). */
+export function readerProgram(): OwnProgram {
+  return ownProgram('reader-program', new URL('./reader-program.ts', import.meta.url));
 }
 
 /** What the reader gets of the gateway's environment, which may hold keys: where programs, caches and models are. */
@@ -278,7 +256,7 @@ const environmentNames = [
 ];
 
 /** A process that was started before a reader needed it, with what drops it when it ends. */
-let spare: { readonly child: ChildProcess; drop(): void } | undefined;
+let spare: { readonly child: OwnProcess; drop(): void } | undefined;
 
 /**
  * Starts the process of the next reader: a server that begins needs one, and starting it takes as long as loading the server's
@@ -295,7 +273,7 @@ export function startSpareReader(): number | undefined {
   return child.pid;
 }
 
-function takeSpare(heapMb: number): ChildProcess | undefined {
+function takeSpare(heapMb: number): OwnProcess | undefined {
   if (spare === undefined || heapMb !== readerLimits.heapMb) return undefined;
   const { child, drop } = spare;
   child.off('error', drop).off('exit', drop);
@@ -303,13 +281,6 @@ function takeSpare(heapMb: number): ChildProcess | undefined {
   return child.connected ? child : undefined;
 }
 
-function forkReader(heapMb: number): ChildProcess {
-  const { file, flags } = readerProgram();
-  const options: ForkOptions = {
-    execArgv: [`--max-old-space-size=${heapMb}`, ...flags],
-    env: Object.fromEntries(environmentNames.map((name) => [name, process.env[name]])),
-    serialization: 'advanced',
-    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-  };
-  return withSpawnReserve(() => fork(file, options));
+function forkReader(heapMb: number): OwnProcess {
+  return startOwn(readerProgram(), environmentNames, [`--max-old-space-size=${heapMb}`]);
 }
