@@ -46,10 +46,16 @@ KvIndexShape kv_index_shape(const MemoryPlan& plan, const ModelFile& file, const
                             const Backend& backend) {
   const KvShape& shape = plan.shape;
   const bool is_short = shape.max_positions <= config.original_context_length;
+  // The windows of layers that are in groups. The gateway reads them here
+  // (gateway/runner/kv-disk/text-blocks.ts).
+  std::string groups;
+  if (plan.windows.size() > 1) {
+    for (const uint32_t window : plan.windows)
+      groups += (groups.empty() ? "x" : ",") + std::to_string(window);
+  }
   return {.contents = backend.numerics_id() + " " + file.identity() + " " + std::to_string(shape.num_layers) +
                       "x" + std::to_string(shape.num_kv_heads) + "x" + std::to_string(shape.head_dim) +
-                      (plan.windows.size() > 1 ? "x" + std::to_string(plan.windows.size()) : "") +
-                      (is_short ? " short" : ""),
+                      groups + (is_short ? " short" : "") + " " + std::to_string(kKvBlockLayout),
           .block_size = shape.block_size,
           .block_bytes = backend.kv_block_bytes(shape),
           .num_blocks = shape.num_blocks};

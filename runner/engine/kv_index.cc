@@ -15,7 +15,7 @@ namespace runnel {
 namespace {
 
 // "RNLKV" and the version of the layout below.
-constexpr uint64_t kVersion = 0x0001'564b'4c4e'52;
+constexpr uint64_t kVersion = 0x0002'564b'4c4e'52;
 constexpr uint64_t kEntryAlignment = 64;
 
 // The header page. The seal covers all that follows it.
@@ -60,7 +60,7 @@ uint64_t nonzero(uint64_t checksum) {
 
 uint64_t seal_of_header(const Header& header) {
   const auto bytes = std::as_bytes(std::span(&header, 1)).subspan(sizeof header.seal);
-  return nonzero(XXH3_64bits(bytes.data(), bytes.size()));
+  return nonzero(XXH64(bytes.data(), bytes.size(), 0));
 }
 
 // Another process may be writing to it.
@@ -124,7 +124,7 @@ const std::byte* KvIndexView::entry_of(uint32_t id) const {
 
 uint64_t KvIndexView::seal_of(std::span<const std::byte> entry, uint32_t id) const {
   const std::span<const std::byte> sealed = entry.subspan(kSealedFrom);
-  return nonzero(XXH3_64bits_withSeed(sealed.data(), sealed.size(), epoch_ + id));
+  return nonzero(XXH64(sealed.data(), sealed.size(), epoch_ + id));
 }
 
 std::optional<KvContent> KvIndexView::read(uint32_t id) const {

@@ -46,6 +46,10 @@ struct KvIndexShape {
 // Limit of KvIndexShape::contents.
 constexpr uint32_t kMaxContentsBytes = 1024;
 
+// Part of KvIndexShape::contents: changes with the order of the bytes in a block
+// (cpu-runner/attention/kv_cache.h). Blocks outlive the program that computed them.
+constexpr uint32_t kKvBlockLayout = 1;
+
 // The content of a block, as BlockPool knows it.
 struct KvContent {
   uint32_t group = 0;  // of layers

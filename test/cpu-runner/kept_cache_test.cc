@@ -7,7 +7,9 @@
 #include <functional>
 #include <map>
 #include <random>
+#include <regex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cpu-runner/cpu_backend.h"
@@ -203,6 +205,38 @@ TEST_CASE(
       runners.flags.model = mixed.path();
       check_survivors(runners);
     }
+  }
+}
+
+// What the header of the memory says that the cache is of, and the identity of the model.
+std::pair<std::string, std::string> contents_and_identity(const std::string& path) {
+  EngineFlags flags;
+  flags.model = path;
+  flags.num_threads = 1;
+  flags.max_num_batched_tokens = 64;
+  flags.block_size = 8;
+  flags.num_kvcache_blocks = 64;
+  const MemoryFile memory = sized_memory(uint64_t{1} << 30);
+  flags.kv_fd = dup(memory.descriptor());
+  REQUIRE(flags.open_kv_memory().ok());
+  const Result<LoadedModel> loaded =
+      load(flags, *make_cpu_backend(flags.backend_options()), [](uint64_t, uint64_t) {});
+  if (!loaded.ok()) FAIL(loaded.error().message);
+  char contents[kMaxContentsBytes + 1] = {};
+  RUNNEL_CHECK(pread(memory.descriptor(), contents, kMaxContentsBytes, 48) == kMaxContentsBytes);
+  return {contents, loaded->file.identity()};
+}
+
+TEST_CASE("kept cache: its index says what the gateway looks for: the model, and the windows of groups") {
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const auto [contents, identity] = contents_and_identity(f32_path(model));
+    CAPTURE(contents);
+    CHECK(contents.find(" " + identity + " ") != std::string::npos);
+    const bool is_mixed = model.name == "gemma2" || model.name == "gemma3";
+    const std::regex form(is_mixed ? R"(.* \d+x\d+x\d+x0(,\d+)+( short)? \d+)"
+                                   : R"(.* \d+x\d+x\d+( short)? \d+)");
+    CHECK(std::regex_match(contents, form));
   }
 }
 

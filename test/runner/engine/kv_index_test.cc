@@ -5,12 +5,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "runner/engine/kv_mapping.h"
 #include "runner/engine/request.h"
+#include "test/fixtures/frame_vectors.h"
 #include "test/fixtures/kept_blocks.h"
 #include "test/unit_test.h"
 
@@ -38,6 +42,51 @@ bool has_entry(const KvIndexView& index, uint32_t id, const KvContent& content) 
 void fill_block(const KeptBlocks& kept, uint32_t id, int value) {
   std::memset(kept.blocks().data() + id * kept.shape.block_bytes, value, kept.shape.block_bytes);
 }
+
+const nlohmann::json& golden_index() {
+  static const nlohmann::json all =
+      nlohmann::json::parse(std::ifstream(RUNNEL_SOURCE_DIR "/test/golden/kv-index.json"));
+  return all;
+}
+
+KvIndexShape golden_shape() {
+  const nlohmann::json& shape = golden_index().at("shape");
+  return {.contents = shape.at("contents"),
+          .block_size = shape.at("blockSize"),
+          .block_bytes = shape.at("blockBytes"),
+          .num_blocks = shape.at("numBlocks")};
+}
+
+uint64_t number_of(const nlohmann::json& digits) {
+  return std::stoull(digits.get<std::string>());
+}
+
+KvContent golden_content(const nlohmann::json& entry) {
+  return {.group = entry.at("group"),
+          .hash = number_of(entry.at("hash")),
+          .content = number_of(entry.at("content")),
+          .previous_content = number_of(entry.at("previousContent")),
+          .salt = entry.at("salt"),
+          .token_ids = entry.at("ids"),
+          .checksum = number_of(entry.at("checksum"))};
+}
+
+// The index that the gateway's tests have too, and blocks of zeros.
+struct GoldenCache {
+  GoldenCache() : index(KvIndexView::index_bytes(golden_shape())), blocks(512 * 3) {
+    put(0, golden_index().at("header"));
+    const size_t entry_bytes = (index.size() - KvIndexView::kHeaderBytes) / golden_shape().num_blocks;
+    for (size_t id = 0; id < golden_index().at("bytes").size(); ++id)
+      put(KvIndexView::kHeaderBytes + id * entry_bytes, golden_index().at("bytes")[id]);
+  }
+  void put(size_t at, const std::string& hex) {
+    const std::string bytes = from_hex(hex);
+    std::memcpy(index.data() + at, bytes.data(), bytes.size());
+  }
+
+  std::vector<std::byte> index;
+  std::vector<std::byte> blocks;
+};
 
 // Runs fn in a process of its own, an instruction at a time, and calls look whenever it has changed the
 // memory. Returns how often that was; nothing if this system forbids it.
@@ -260,6 +309,30 @@ TEST_CASE("kv mapping: one that is too small is refused by name") {
   CHECK(refused.error().message ==
         "--kv-fd has 4096 bytes; the KV cache and its index take 2098176. Give it more, or make the cache "
         "smaller.");
+}
+
+TEST_CASE("kv index: what the gateway writes is read") {
+  const GoldenCache cache;
+  const KvIndexView view(cache.index, cache.blocks, golden_shape());
+  for (uint32_t id = 0; id < view.num_blocks(); ++id)
+    CHECK(view.read(id) == golden_content(golden_index().at("entries")[id]));
+}
+
+TEST_CASE("kv index: the gateway's bytes are those that are written here") {
+  GoldenCache cache;
+  KvIndex index(cache.index, cache.blocks, golden_shape());
+  for (uint32_t id = 0; id < index.num_blocks(); ++id) {
+    KvContent content = golden_content(golden_index().at("entries")[id]);
+    index.invalidate(id);
+    CHECK(!index.read(id));
+    index.publish(id, content);
+    // The checksum is of the bytes; the file has 0.
+    content.checksum = index.read(id)->checksum;
+    CHECK(KvIndexView::is_intact(index.block(id), content.checksum));
+    CHECK(index.read(id) == content);
+  }
+  CHECK(std::equal(cache.index.begin(), cache.index.begin() + KvIndexView::kHeaderBytes,
+                   GoldenCache().index.begin()));
 }
 
 }  // namespace runnel
