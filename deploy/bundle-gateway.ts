@@ -20,7 +20,11 @@ import { bundleOptions, NATIVE_PACKAGE, ROOT, sourceUrls } from './source-urls.t
 /** Builds the bundle of gateway/bundle.js, the playground's page, and a file with the licences of the packages in them. */
 
 const OUTDIR = fileURLToPath(BUNDLE);
-const PROGRAMS = ['gateway/main.ts', 'gateway/models/reader/reader-program.ts'];
+const PROGRAMS = [
+  'gateway/main.ts',
+  'gateway/models/reader/reader-program.ts',
+  'gateway/runner/kv-disk/keeper-program.ts',
+];
 const LOADER = 'cached-code.cjs';
 /** The files that determine the bundle besides the sources in it. */
 const RECIPE = [

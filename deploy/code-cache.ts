@@ -32,6 +32,8 @@ const POLL_MS = 20;
 const programs = {
   main: { flags: [], rehearse: rehearseServer },
   'reader-program': { flags: [`--max-old-space-size=${readerLimits.heapMb}`], rehearse: rehearseReader },
+  // It has nothing to do before it is told where its file is.
+  'keeper-program': { flags: [], rehearse: async () => {} },
 };
 export type Program = keyof typeof programs;
 

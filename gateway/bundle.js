@@ -3,7 +3,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 /**
- * The bundled programs of the gateway (main and reader-program): one file of code each, V8's cache of its compilation, and a
+ * The bundled programs of the gateway (main, reader-program and keeper-program): one file of code each, V8's cache of its compilation, and a
  * file that runs both. They start ten times faster than the sources. `make` builds them by deploy/bundle-gateway.ts. A bundle
  * is used only if it was made of exactly the sources that lie here, so an edit always takes effect. An installation has no
  * sources, and nothing is compared.
@@ -24,7 +24,7 @@ export const MANIFEST = 'manifest.json';
 
 /**
  * The file to start `program` by. Undefined if the sources are to be run by tsx.
- * @param {'main' | 'reader-program'} program
+ * @param {'main' | 'reader-program' | 'keeper-program'} program
  * @returns {string | undefined}
  */
 export function bundleOf(program) {

@@ -87,6 +87,7 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
       { 'kills with kept caches': 100, 'kills of one of two runners': 24 },
     ),
     testFile('test/e2e/cut-points.test.ts', { CUT_STRIDE: 1 }, { cuts: 1270 }),
+    testFile('test/e2e/kv-disk.test.ts', { DISK_KILLS: 10, DISK_PROMPTS: 20 }, { 'ends of the gateway': 20 }),
     testFile(
       'test/e2e/many-runners.test.ts',
       // RUNNEL_TEST_RUNNER_KILLS=1000 of this file is run by hand: it takes ten minutes.

@@ -1,9 +1,11 @@
+import { join, resolve } from 'node:path';
 import type { BatchBounds } from '../batches/batches.ts';
 import type { Config } from '../config/config.ts';
 import { isLoopback, isUnspecified } from '../config/kinds.ts';
 import { refuse } from '../errors/exit-code.ts';
 import type { AdmissionGateOptions } from '../models/admission-gate.ts';
 import type { LoadedModelOptions } from '../models/loaded-model.ts';
+import type { KvDiskOptions } from '../runner/kv-disk/kv-disk.ts';
 import {
   connectionsWithin,
   type Descriptors,
@@ -13,6 +15,7 @@ import {
 import { KeyFiles } from '../server/guard/api-keys.ts';
 import type { GuardRules } from '../server/guard/guard.ts';
 import type { Address, HttpLimits } from '../server/http-server.ts';
+import { stateFolder } from '../system/state-folder.ts';
 import { formatAddress } from './startup-banner.ts';
 
 /** Translates the settings of `runnel serve` into the options of its parts. */
@@ -84,6 +87,13 @@ export function loadedOptions(
     maxQueuedTokens: config['max-queued-tokens'],
     limits: { wedgeMs: config['wedge-timeout-sec'] * 1000 },
   };
+}
+
+/** Where and how KV caches are kept on the disk; undefined: they are not. */
+export function kvDiskOptions(config: Config): Omit<KvDiskOptions, 'log'> | undefined {
+  const { 'kv-disk': path, 'kv-disk-bytes': fileBytes } = config;
+  if (path === undefined || fileBytes === undefined) return undefined;
+  return { path: resolve(path), fileBytes, secretPath: join(stateFolder(process.env), 'kv-disk.secret') };
 }
 
 /** The rules of the guard. This reads the keys. */

@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { type Config, hasSeveralModels } from '../config/config.ts';
 import { UsageError } from '../errors/exit-code.ts';
-import { UnavailableError } from '../errors/thrown.ts';
+import { messageOf, UnavailableError } from '../errors/thrown.ts';
 import { AdmissionGate } from '../models/admission-gate.ts';
 import { identifyingFile } from '../models/huggingface/folder-files.ts';
 import { LoadedModel } from '../models/loaded-model.ts';
@@ -10,6 +10,8 @@ import { ModelLifecycle } from '../models/model-lifecycle.ts';
 import { ModelLoader } from '../models/model-loader.ts';
 import { ModelRegistry, type ServedModel } from '../models/model-registry.ts';
 import { Audits } from '../runner/audits.ts';
+import { requireUsable } from '../runner/kv-disk/block-file.ts';
+import { KvDisk } from '../runner/kv-disk/kv-disk.ts';
 import { ObservedRunner, type RequestObserver, TimeLimit } from '../runner/observed-runner.ts';
 import type { RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import { crashKind, type RunnerCrash } from '../runner/supervision/exit-policy.ts';
@@ -23,7 +25,7 @@ import { Auditor } from './auditor.ts';
 import { chooseLauncher } from './choose-launcher.ts';
 import { memoryNeedOf } from './memory-need.ts';
 import { modelsOf, type NamedModel } from './model-list.ts';
-import { gateOptions, loadedOptions } from './server-settings.ts';
+import { gateOptions, kvDiskOptions, loadedOptions } from './server-settings.ts';
 
 /** Events of what is served. model: the model's name, if there are several. */
 interface ServingEvents {
@@ -55,6 +57,8 @@ export class Serving {
   readonly #byPath: Map<string, ModelLifecycle>;
   /** Undefined if no answer is audited. */
   readonly #auditor: Auditor | undefined;
+  /** Undefined if KV caches are kept in memory only. */
+  readonly #disk: KvDisk | undefined;
 
   /** Throws UsageError or ModelFileError for settings that cannot be used. */
   constructor(config: Config, events: ServingEvents) {
@@ -74,6 +78,8 @@ export class Serving {
     const named = modelsOf(config);
     requireKnown(config['pinned-models'], named);
     requireRunner(config);
+    this.#disk = openDisk(config, events.log);
+    if (this.#disk !== undefined) this.metrics.showKvDisk(this.#disk);
     this.#byPath = new Map(named.map((each) => [each.path, this.#served(each)]));
     this.models = new ModelRegistry([...this.#byPath.values()]);
   }
@@ -102,6 +108,7 @@ export class Serving {
   /** Open requests may finish for at most drainMs. */
   async stop(drainMs: number): Promise<void> {
     await Promise.all([this.#loader.stop(drainMs), this.#auditor?.stop()]);
+    await this.#disk?.close();
   }
 
   #served({ path, names }: NamedModel): ModelLifecycle {
@@ -145,6 +152,7 @@ export class Serving {
           {
             ...loadedOptions(config),
             cache: hooks.cache,
+            disk: this.#disk?.pool(),
             log: (event) => {
               onEvent(event);
               hooks.onEvent(event);
@@ -247,6 +255,18 @@ export class Serving {
       moveBack: (cuda) => model().switchBackend(cuda),
     });
   }
+}
+
+/** Throws UsageError for a file that something else has written. */
+function openDisk(config: Config, log: Log): KvDisk | undefined {
+  const options = kvDiskOptions(config);
+  if (options === undefined) return undefined;
+  try {
+    requireUsable(options.path);
+  } catch (error) {
+    throw new UsageError(`--kv-disk: ${messageOf(error)}`);
+  }
+  return new KvDisk({ ...options, log: ({ level, event, ...fields }) => log[level]({ event, ...fields }) });
 }
 
 /** Throws now if a runner is not built, not at the first request. */

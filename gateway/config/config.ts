@@ -28,6 +28,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
     ...modelFaults(merged),
     ...journalFaults(merged),
     ...auditFaults(merged),
+    ...kvDiskFaults(merged),
   ]);
   if (sourceOf('threads') !== undefined) return config;
   return Object.freeze({ ...config, threads: Math.max(1, Math.floor(config.threads / config.runners)) });
@@ -189,4 +190,18 @@ function auditFaults({ config, sourceOf }: MergedConfig): string[] {
   return [
     `${policy} needs a device to retire and a CPU to go on with, and the backend ${backend} is one of them only: leave it out, or use --backend auto.`,
   ];
+}
+
+/** Faults of the settings of the file that keeps KV caches: it has what runners on the CPU keep in memory. */
+function kvDiskFaults({ config, sourceOf }: MergedConfig): string[] {
+  const file = sourceOf('kv-disk');
+  const size = sourceOf('kv-disk-bytes');
+  if (file === undefined)
+    return size === undefined ? [] : [`${size} has no effect without --kv-disk: leave it out.`];
+  const faults = clash(file, sourceOf('record'));
+  if (size === undefined) faults.push(`${file} needs --kv-disk-bytes, the size of the file.`);
+  if (config['keep-kv'] === 'off') faults.push(...clash(file, `${sourceOf('keep-kv')} off`));
+  if (backendOf(config) === 'cuda')
+    faults.push(`${file} keeps what the CPU computes, and the backend is cuda: leave it out.`);
+  return faults;
 }

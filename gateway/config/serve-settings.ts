@@ -84,6 +84,16 @@ export const serveSettings = {
         'Park a running request for a more urgent one of the same key, by their priority, when the runner has no place or memory for both; off: priorities order only what waits',
       ),
   }),
+  ...inGroup('KV cache', {
+    'kv-disk': text('FILE')
+      .optional()
+      .help(
+        'Keep what was computed on the CPU in this file too, encrypted, so that prompts with a known beginning are found after a restart and beyond the size of the KV cache; needs --kv-disk-bytes',
+      ),
+    'kv-disk-bytes': bytes(2 ** 26, 2 ** 46)
+      .optional()
+      .help('Size of the file, all of which is taken on the disk when it is made'),
+  }),
   ...inGroup('Pool manager', {
     'worker-id': matching(
       /^[A-Za-z0-9._-]{1,128}$/,

@@ -1,3 +1,4 @@
+import { type KvDiskFigures, NO_KV_DISK } from '../runner/kv-disk/messages.ts';
 import type { RunnerStatus } from '../runner/runner.ts';
 import {
   type Family,
@@ -75,6 +76,24 @@ const traceMetrics = families<TraceFigures>('counter', {
   ],
 });
 
+const kvDiskMetrics = [
+  ...families<KvDiskFigures>('gauge', {
+    runnel_kv_disk_blocks: ['Blocks of KV caches in the file of --kv-disk', ({ numBlocks }) => numBlocks],
+    runnel_kv_disk_used_bytes: ['Bytes of these blocks', ({ usedBytes }) => usedBytes],
+  }),
+  ...families<KvDiskFigures>('counter', {
+    runnel_kv_disk_saved_blocks_total: ['Blocks that were written to the file', ({ numSaved }) => numSaved],
+    runnel_kv_disk_loaded_blocks_total: [
+      'Blocks that were read from it for runners',
+      ({ numLoaded }) => numLoaded,
+    ],
+    runnel_kv_disk_dropped_blocks_total: [
+      'Blocks of the file that were not as they were written, or that a runner wrote which is not trusted any more',
+      ({ numDropped }) => numDropped,
+    ],
+  }),
+];
+
 const byCaller = (what: keyof CallerUsage) => (model: ModelMetrics) =>
   [...model.usage].map(([caller, used]) => ({ labels: { caller }, value: used[what] }));
 
@@ -116,6 +135,7 @@ export class Metrics {
   #journal: () => JournalFigures | undefined = () => undefined;
   #batches: () => BatchFigures | undefined = () => undefined;
   #traces: TraceFigures = { numExported: 0, numDropped: 0 };
+  #kvDisk: { readonly figures: KvDiskFigures } = { figures: NO_KV_DISK };
 
   /** now: milliseconds that never go back. */
   constructor(now: () => number) {
@@ -141,6 +161,7 @@ export class Metrics {
     add(journalMetrics, (samples) => [...samples(this.#journal() ?? NO_JOURNAL)]);
     add(batchMetrics, (samples) => [...samples(this.#batches() ?? NO_BATCHES)]);
     add(traceMetrics, (samples) => [...samples(this.#traces)]);
+    add(kvDiskMetrics, (samples) => [...samples(this.#kvDisk.figures)]);
     add(families('counter', answers), (samples) => [...samples(this)]);
   }
 
@@ -186,6 +207,11 @@ export class Metrics {
   /** Shows these figures from now on, as they are then. */
   showTraces(traces: TraceFigures): void {
     this.#traces = traces;
+  }
+
+  /** Shows these figures from now on, as they are then. */
+  showKvDisk(disk: { readonly figures: KvDiskFigures }): void {
+    this.#kvDisk = disk;
   }
 
   /** Counts an answer. route: the pattern of the path, of which there are few; null if no route matched. */

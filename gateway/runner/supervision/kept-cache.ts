@@ -15,6 +15,10 @@ export const maxDyingMs = 5000;
 export interface KeptCacheEvents {
   /** What was computed in this place is not used any more, for this reason. */
   onDropped(place: number, reason: string): void;
+  /** The memory of this place is there, and nothing was computed in it yet. */
+  onMade?(place: number, memory: KvMemory): void;
+  /** The memory of this place is about to be closed. mayBeWrong: what was computed in it. */
+  onFreed?(place: number, mayBeWrong: boolean): void;
   /** The runner in this place is to let go of the memory that it knows by this descriptor. */
   onReleased(place: number, descriptor: number): void;
 }
@@ -45,7 +49,7 @@ export class KeptCache {
     this.#make = make;
   }
 
-  /** Those of so many places. */
+  /** Those of so many places. The last one may belong to no runner: it is then for what others put there for runners to read. */
   static ofPlaces(
     numPlaces: number,
     events: KeptCacheEvents,
@@ -77,15 +81,16 @@ export class KeptCache {
   }
 
   async #makeBy(runner: string): Promise<void> {
-    this.#free();
+    this.#free(false);
     try {
       this.#memory = await this.#make(runner);
+      this.#events.onMade?.(this.#place, this.#memory);
     } catch (error) {
       this.#events.onDropped(this.#place, messageOf(error));
     }
     this.#maker = runner;
     this.#making = undefined;
-    if (this.#isClosed) this.#free();
+    if (this.#isClosed) this.#free(false);
   }
 
   /** The command of the next runner. */
@@ -117,30 +122,31 @@ export class KeptCache {
 
   /** The runner is dead. dyingMs: since the first sign of it. */
   onDied(death: Death, dyingMs: number): void {
-    const reason = whyDistrusted(death, dyingMs, this.#tookOver);
-    if (reason !== undefined) this.distrust(reason);
+    const distrust = whyDistrusted(death, dyingMs, this.#tookOver);
+    if (distrust !== undefined) this.drop(distrust);
   }
 
   /** Nobody reads the memory any more, and the next runner gets new memory. */
-  distrust(reason: string): void {
+  drop({ reason, mayBeWrong }: Distrust): void {
     if (!this.#isUsed) return;
-    this.#free();
+    this.#free(mayBeWrong);
     this.#events.onDropped(this.#place, reason);
   }
 
   /** Frees the memory, once no runner has it any more. */
   close(): void {
     this.#isClosed = true;
-    this.#free();
+    this.#free(false);
   }
 
-  #free(): void {
+  #free(mayBeWrong: boolean): void {
     const memory = this.#memory;
     this.#memory = undefined;
     this.#maker = undefined;
     this.#isUsed = false;
     this.#tookOver = false;
     if (memory === undefined) return;
+    this.#events.onFreed?.(this.#place, mayBeWrong);
     for (const cache of this.#all) cache.#release(memory);
     closeMemory(memory.own);
     closeMemory(memory.reader);
@@ -155,20 +161,32 @@ export class KeptCache {
   }
 }
 
+/** Why nobody goes on with what was computed in a memory. */
+export interface Distrust {
+  /** A sentence. */
+  readonly reason: string;
+  /** What was computed there may be wrong. */
+  readonly mayBeWrong: boolean;
+}
+
 /**
  * Why the next runner does not go on with what this one has computed; undefined: it does. Checksums find bytes that were damaged,
  * not wrong ones that were written with their checksum. tookOver: this one went on with another's.
  */
-export function whyDistrusted(death: Death, dyingMs: number, tookOver: boolean): string | undefined {
+export function whyDistrusted(death: Death, dyingMs: number, tookOver: boolean): Distrust | undefined {
   const { exit, verdict, isOutOfMemory, hasTokens } = death;
+  const wrong = (reason: string): Distrust => ({ reason, mayBeWrong: true });
   // No process has had it.
   if (exit.spawnError !== undefined) return undefined;
-  if (exit.signal === 'SIGSYS' || verdict?.kind === 'violation') return 'The runner did what none may do.';
+  if (exit.signal === 'SIGSYS' || verdict?.kind === 'violation')
+    return wrong('The runner did what none may do.');
   // The death of the runner does not free the memory, and the kernel would kill the gateway next.
-  if (exit.signal === 'SIGKILL' && verdict === undefined && isOutOfMemory) return 'Memory ran out.';
-  if (exit.code === 75) return 'The runner could not use it.';
-  if (dyingMs > maxDyingMs) return 'The runner took too long to end.';
+  if (exit.signal === 'SIGKILL' && verdict === undefined && isOutOfMemory)
+    return { reason: 'Memory ran out.', mayBeWrong: false };
+  if (exit.code === 75) return { reason: 'The runner could not use it.', mayBeWrong: false };
+  if (dyingMs > maxDyingMs) return wrong('The runner took too long to end.');
   // What it took over may be what has killed both.
-  if (tookOver && !hasTokens) return 'The runner ended before it had a new token, like the one before it.';
+  if (tookOver && !hasTokens)
+    return wrong('The runner ended before it had a new token, like the one before it.');
   return undefined;
 }

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { ANONYMOUS, type Caller } from '../../system/caller.ts';
 import type { QueueItem } from '../../system/fair-shares.ts';
+import type { Loading } from '../kv-disk/kv-disk.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import type { Embedding, Output, PromptLogprobs, RequestError } from '../protocol/from-runner.ts';
 import type { RequestSink } from '../protocol/sent-requests.ts';
@@ -64,6 +65,9 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
       }
     | undefined;
   #places: readonly number[] = [];
+  #loading: Loading | undefined;
+  /** Blocks of the text are on their way from the disk; no runner gets the request before. */
+  isLoading = false;
   /** Numerics id of the runner that had the request last. */
   #numericsId: string | undefined;
   /** The context of the runner that had the request first, for which it was admitted. */
@@ -137,7 +141,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
     };
   }
 
-  /** The places of the runners that had the request, the last one first. Their KV caches may have what they computed for it. */
+  /** The places whose KV caches may have what was computed of the text: those of the runners that had the request come first. */
   get places(): readonly number[] {
     return this.#places;
   }
@@ -154,6 +158,20 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
   /** Whether a runner has the request and computes nothing for it, because its consumer does not read. */
   get isPaused(): boolean {
     return this.#sent !== undefined && !this.#sent.isIsolationRun && this.#stream.isPaused;
+  }
+
+  /** Resolves when the request may be given to a runner. */
+  async load(loading: Loading): Promise<void> {
+    this.#loading = loading;
+    this.isLoading = true;
+    this.#places = (await loading.done) ?? [];
+    this.isLoading = false;
+  }
+
+  /** The runner has copied what it needs, or nobody needs it any more. */
+  #endLoading(): void {
+    this.#loading?.release();
+    this.#loading = undefined;
   }
 
   /** Gives the request to a runner that is ready, from the first token or from where the answer stands. */
@@ -290,6 +308,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
   }
 
   onOutput(output: Output): void {
+    this.#endLoading();
     this.#noteGrammar();
     this.state.append(output);
     const timed = output.first === undefined ? output : { ...output, first: this.#withWait(output.first) };
@@ -368,6 +387,7 @@ export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
   #end(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
+    this.#endLoading();
     this.#sent = undefined;
     this.#events.onEnd(this);
   }

@@ -11,6 +11,7 @@
  */
 import type { Caller } from '../../system/caller.ts';
 import { FairQueue } from '../../system/fair-shares.ts';
+import type { Loading } from '../kv-disk/kv-disk.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import type { SchedulerStats } from '../protocol/scheduler-stats.ts';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../runner.ts';
@@ -34,6 +35,8 @@ export interface RequestSchedulerEvents {
   onParked(open: OpenRequest, urgent: OpenRequest): void;
   /** Descriptors by which this runner knows the KV caches of these places. */
   kvFrom(index: number, places: readonly number[]): readonly number[];
+  /** Looks for blocks of a new request's text; undefined: there is nowhere to look. */
+  load?(open: OpenRequest): Loading | undefined;
 }
 
 export interface RequestSchedulerOptions {
@@ -128,7 +131,9 @@ export class RequestScheduler {
     this.#open.add(open);
     this.#limits.hold(open.caller, request.promptIds.length);
     this.#pending.add(open, open.order);
-    this.#submitPending();
+    const loading = this.#events.load?.(open);
+    if (loading === undefined) this.#submitPending();
+    else void open.load(loading).then(() => this.#submitPending());
     return open;
   }
 
@@ -339,7 +344,7 @@ export class RequestScheduler {
     const held = (caller: Caller): number => places.heldBy(caller);
     const turns = this.#grammarTurns;
     const ableFor = (open: OpenRequest, runners = this.#runners): readonly ScheduledRunner[] =>
-      open.isSuspect
+      open.isSuspect || open.isLoading
         ? []
         : runners.filter(
             (runner) =>

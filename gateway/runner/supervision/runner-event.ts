@@ -20,6 +20,7 @@ export const runnerEventNames = [
   'numerics_changed',
   'weights_dropped',
   'kv_cache_dropped',
+  'kv_disk_unused',
   'request_quarantined',
   'request_parked',
   'breaker_opened',

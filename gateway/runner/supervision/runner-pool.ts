@@ -5,6 +5,7 @@
  */
 import { ANONYMOUS } from '../../system/caller.ts';
 import { settlesWithin, systemClock } from '../../system/clock.ts';
+import type { KvPool, Loading } from '../kv-disk/kv-disk.ts';
 import { countersOf, type SchedulerStats, statsOf } from '../protocol/scheduler-stats.ts';
 import {
   type GenerateRequest,
@@ -20,6 +21,7 @@ import {
 import { AdmissionLimits, type OpenLimits } from './admission-limits.ts';
 import type { RunnerCrash } from './exit-policy.ts';
 import { KeptCache } from './kept-cache.ts';
+import type { OpenRequest } from './open-request.ts';
 import { Quarantine } from './quarantine.ts';
 import { RollingReplacement } from './replacement.ts';
 import { RequestScheduler } from './request-scheduler.ts';
@@ -42,6 +44,8 @@ export interface RunnerPoolOptions extends RunnerSupervisorOptions, OpenLimits {
   readonly parksByPriority?: boolean;
   /** Called for every request that is parked for a more urgent one. */
   readonly onParked?: () => void;
+  /** The file in which computed blocks of KV caches are kept; absent: they are kept in memory only. */
+  readonly disk?: KvPool | undefined;
   /** Called for every death that nobody asked for, before the next runner is started. */
   readonly onCrash?: (crash: RunnerCrash) => void;
 }
@@ -83,15 +87,26 @@ export class RunnerPool implements Runner {
         },
         isComing: (index) => this.#supervisors[index]?.status.isComing ?? false,
         kvFrom: (index, places) => this.#caches[index]?.descriptorsOf(places) ?? [],
+        load: (open) => this.#load(open),
       },
     );
     this.#weights = new SharedWeights((reason) => {
       options.log({ level: 'warn', event: 'weights_dropped', reason });
     });
-    this.#caches = KeptCache.ofPlaces(numRunners, {
+    const { disk } = options;
+    // One more place, without a runner, is where blocks from the disk are put.
+    this.#caches = KeptCache.ofPlaces(disk === undefined ? numRunners : numRunners + 1, {
       onDropped: (runner, reason) => {
-        const numbered = numRunners === 1 ? {} : { runner };
+        const numbered = numRunners === 1 || runner === numRunners ? {} : { runner };
         options.log({ level: 'info', event: 'kv_cache_dropped', ...numbered, reason });
+      },
+      onMade: (place, memory) => {
+        if (place === numRunners) disk?.setStaging(memory);
+        else disk?.setPlace(place, memory);
+      },
+      onFreed: (place, mayBeWrong) => {
+        if (place === numRunners) disk?.setStaging(undefined);
+        else disk?.dropPlace(place, mayBeWrong);
       },
       onReleased: (index, descriptor) => this.#supervisors[index]?.releaseKv(descriptor),
     });
@@ -101,18 +116,32 @@ export class RunnerPool implements Runner {
   }
 
   #supervisorOf(index: number): RunnerSupervisor {
-    const { numRunners = 1, log, onCrash } = this.#options;
+    const { numRunners = 1, disk, log, onCrash } = this.#options;
     // A single runner needs no number in the log.
     const numbered = numRunners === 1 ? {} : { runner: index };
     const options = { ...this.#options, log: (event: RunnerEvent) => log({ ...event, ...numbered }) };
+    let numComputed = 0;
     const events: SupervisorEvents = {
       onReady: (client, info, isOnProbation) => {
         this.#newest = supervisor;
+        disk?.setModel(info.modelIdentity);
+        if (disk !== undefined && info.kind !== 'cpu')
+          log({
+            level: 'warn',
+            event: 'kv_disk_unused',
+            ...numbered,
+            reason: 'What GPUs compute is not kept on the disk.',
+          });
         this.#scheduler.onReady(index, client, info.modelIdentity, isOnProbation);
         this.#replaceOthers(supervisor, info);
       },
       onReleased: () => this.#scheduler.onReleased(),
-      onStats: (stats) => this.#scheduler.onStats(index, stats),
+      onStats: (stats) => {
+        this.#scheduler.onStats(index, stats);
+        const computed = stats.numPrefillTokens + stats.numGeneratedTokens;
+        if (computed !== numComputed) disk?.onComputed();
+        numComputed = computed;
+      },
       onReplacing: () => this.#scheduler.takeBack(index),
       onLost: () => this.#scheduler.onLost(index),
       onDied: (areSuspects, crash, ending) => {
@@ -199,7 +228,20 @@ export class RunnerPool implements Runner {
     this.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
     await Promise.all(this.#supervisors.map((supervisor) => supervisor.end()));
     this.#weights.close();
+    await this.#options.disk?.flush();
     for (const cache of this.#caches) cache.close();
+    this.#options.disk?.close();
+  }
+
+  /** Looks on the disk for what no runner has of the text. A vector, and what is known of the prompt's own tokens, is computed anew. */
+  #load({ request, state }: OpenRequest): Loading | undefined {
+    const { disk, numRunners = 1 } = this.#options;
+    if (disk === undefined || request.pooling !== undefined || request.promptLogprobs !== undefined)
+      return undefined;
+    const { tokenIds, cacheSalt } = state.toGenerate();
+    if (tokenIds.length <= (this.#newest.status.info?.blockSize ?? 0)) return undefined;
+    const loading = disk.load(tokenIds, cacheSalt);
+    return loading && { ...loading, done: loading.done.then((places) => places && [...places, numRunners]) };
   }
 
   assertAcceptsRequests(caller = ANONYMOUS): void {

@@ -201,7 +201,7 @@ export class RunnerSupervisor {
   /** Changes the spec. Step times of the old spec's runners say nothing about the new spec's. */
   #follow(spec: RunnerSpec): void {
     this.#spec = spec;
-    this.#cache.distrust('Its runner is replaced.');
+    this.#cache.drop({ reason: 'Its runner is replaced.', mayBeWrong: false });
     this.#stepTimes = new StepTimes();
     this.#restarts.forget();
   }

@@ -133,14 +133,12 @@ test('after a second death without a new token the memory is new, and then it is
 
 test('nothing is taken over from a runner that may have written what it liked, or whose memory must be free', () => {
   const violation = { kind: 'violation', sentence: 'It lied.' } as const;
-  const distrusted = [
-    deathBy({ signal: 'SIGSYS' }),
-    deathBy({ signal: 'SIGKILL', verdict: violation }),
-    deathBy({ signal: 'SIGKILL', isOutOfMemory: true }),
-    deathBy({ code: 75 }),
-  ];
-  for (const death of distrusted) assert.type(whyDistrusted(death, 10, false), 'string');
-  assert.type(whyDistrusted(killed, maxDyingMs + 1, false), 'string');
+  const maybeWrong = [deathBy({ signal: 'SIGSYS' }), deathBy({ signal: 'SIGKILL', verdict: violation })];
+  for (const death of maybeWrong) assert.is(whyDistrusted(death, 10, false)?.mayBeWrong, true);
+  assert.is(whyDistrusted(killed, maxDyingMs + 1, false)?.mayBeWrong, true);
+  assert.is(whyDistrusted(fruitless, 10, true)?.mayBeWrong, true);
+  const onlyGone = [deathBy({ signal: 'SIGKILL', isOutOfMemory: true }), deathBy({ code: 75 })];
+  for (const death of onlyGone) assert.is(whyDistrusted(death, 10, false)?.mayBeWrong, false);
   const hung = { kind: 'hung', sentence: 'It hung.' } as const;
   const trusted = [killed, deathBy({ signal: 'SIGABRT', verdict: hung }), deathBy({ code: 0 })];
   for (const death of trusted) assert.is(whyDistrusted(death, maxDyingMs, true), undefined);
@@ -151,10 +149,10 @@ test('nothing is taken over from a runner that may have written what it liked, o
 
 test('memory that nobody has used is not dropped', async () => {
   const { cache, dropped, next } = await readyCache();
-  cache.distrust('Its runner is replaced.');
+  cache.drop({ reason: 'Its runner is replaced.', mayBeWrong: false });
   assert.is(await next(), 10_001);
-  cache.distrust('Its runner is replaced.');
-  cache.distrust('Its runner is replaced.');
+  cache.drop({ reason: 'Its runner is replaced.', mayBeWrong: false });
+  cache.drop({ reason: 'Its runner is replaced.', mayBeWrong: false });
   assert.is(await next(), 10_002);
   assert.equal(dropped, ['Its runner is replaced.']);
 });

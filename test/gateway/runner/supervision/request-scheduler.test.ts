@@ -2,6 +2,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type AnswerEnd, TextStream } from '../../../../gateway/generation/text-stream.ts';
+import type { Loading } from '../../../../gateway/runner/kv-disk/kv-disk.ts';
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../../../../gateway/runner/runner.ts';
 import { AdmissionLimits } from '../../../../gateway/runner/supervision/admission-limits.ts';
@@ -17,7 +18,7 @@ import { requestOf } from '../../../fixtures/requests.ts';
 const { v1 } = runner;
 const modelIdentity = 'm';
 
-function dispatching(numRunners = 1) {
+function dispatching(numRunners = 1, load?: () => Loading | undefined) {
   const told: string[] = [];
   const coming = new Set<number>();
   const limits = new AdmissionLimits({ maxOpenRequests: 16, maxQueuedTokens: 1000 });
@@ -31,6 +32,7 @@ function dispatching(numRunners = 1) {
       onQuarantined: () => told.push('quarantined'),
       isComing: (index) => coming.has(index),
       kvFrom: (index, places) => places.filter((place) => place !== index).map((place) => 10 + place),
+      load: () => load?.(),
     },
   );
   const ends: (string | undefined)[] = [];
@@ -116,6 +118,56 @@ test('a request names the caches of the places that had it, the last one first, 
   const next = connectRunner(false, 0);
   third.kill();
   assert.equal(next.kvFrom, [[12, 11]], 'and not its own');
+});
+
+test('a request waits for its blocks from the disk while others go on, and is told where they are', async () => {
+  const loads: { readonly found: (places: readonly number[] | undefined) => void; numReleases: number }[] =
+    [];
+  const load = (): Loading => {
+    let found: (places: readonly number[] | undefined) => void = () => {};
+    const done = new Promise<readonly number[] | undefined>((resolve) => (found = resolve));
+    const each = { found, numReleases: 0 };
+    loads.push(each);
+    return { done, release: () => (each.numReleases += 1) };
+  };
+  let isThere = true;
+  const { admit, connectRunner } = dispatching(2, () => (isThere ? load() : undefined));
+  const { heard, kvFrom, say } = connectRunner();
+  const first = admit(1);
+  const second = admit(2);
+  isThere = false;
+  admit(3);
+  assert.equal([heard, kvFrom], [['generate 1'], [[]]]);
+  const settled = () => new Promise(setImmediate);
+  loads[1]?.found([1, 2]);
+  await settled();
+  assert.equal([heard.slice(1), kvFrom.slice(1)], [['generate 2'], [[11, 12]]]);
+  loads[0]?.found(undefined);
+  await settled();
+  assert.equal([heard.slice(2), kvFrom.slice(2)], [['generate 3'], [[]]]);
+  const numReleases = () => loads.map((each) => each.numReleases);
+  assert.equal(numReleases(), [0, 0]);
+  say(step(1, { requestId: 2, tokenIds: [7] }));
+  assert.equal(numReleases(), [0, 1], 'the runner has copied them by its first token');
+  first.cancel();
+  second.cancel();
+  assert.equal(numReleases(), [1, 1]);
+});
+
+test('a request that ends while its blocks are on their way goes to no runner', async () => {
+  let numReleases = 0;
+  let found: (places: readonly number[]) => void = () => {};
+  const loading = {
+    done: new Promise<readonly number[]>((resolve) => (found = resolve)),
+    release: () => (numReleases += 1),
+  };
+  const { admit, connectRunner } = dispatching(1, () => loading);
+  const { heard } = connectRunner();
+  admit(1).cancel();
+  assert.is(numReleases, 1);
+  found([1]);
+  await new Promise(setImmediate);
+  assert.equal(heard, []);
 });
 
 test('a runner on probation is proven by a token, and not by a request that ends without one', () => {
