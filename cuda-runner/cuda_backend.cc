@@ -368,7 +368,7 @@ std::vector<float> CudaBackend::read_states(const NormSpec& norm, std::span<cons
 }  // namespace
 
 Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options) {
-  const uint32_t num_threads = options.num_threads == 0 ? usable_processors() : options.num_threads;
+  const uint32_t num_threads = options.num_threads == 0 ? usable_cores() : options.num_threads;
   std::vector<std::unique_ptr<DeviceRank>> ranks;
   for (uint32_t number = 0; number < options.num_gpus; ++number) {
     Result<std::unique_ptr<DeviceRank>> rank =

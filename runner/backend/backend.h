@@ -54,7 +54,7 @@ struct KvShape {
 
 // Options of all backends; each backend reads those that concern it.
 struct BackendOptions {
-  uint32_t num_threads = 0;  // 0: as many as usable_processors()
+  uint32_t num_threads = 0;  // 0: as many as usable_cores()
   KvType kv_type = KvType::kF16;
   // For a CPU: the instruction set of the kernels, or empty for the best one, and the form in which products
   // read activations.

@@ -42,7 +42,7 @@ constexpr uint32_t kMaxNumBatchedTokens = 65536;
 struct EngineFlags {
   std::string model;           // path
   std::string architecture;    // expected architecture; empty: any
-  uint32_t num_threads = 0;    // 0: as many as usable_processors()
+  uint32_t num_threads = 0;    // 0: as many as usable_cores()
   uint32_t max_model_len = 0;  // 0: the model's own context
   uint32_t max_num_seqs = 64;
   uint32_t max_num_batched_tokens = 256;

@@ -144,8 +144,10 @@ std::vector<sock_filter> system_call_filter() {
   // The flags of clone3 are behind a pointer, which a filter cannot read. Without clone3 the C library starts
   // threads by clone.
   filter.on(SYS_clone3, refuse_with(ENOSYS));
-  // The priority of the calling thread, which is number 0.
+  // The priority of the calling thread, which is number 0, and the processors that it is bound to with its
+  // NUMA node.
   filter.on_values(SYS_setpriority, PRIO_PROCESS, 0, kAllow, refuse_with(EPERM));
+  filter.on_value(SYS_sched_setaffinity, 0, 0, kAllow, refuse_with(EPERM));
   // abort() and raise(), but no threads of other processes.
   filter.on_value(SYS_tgkill, 0, static_cast<uint32_t>(getpid()), kAllow, kKill);
   filter.answer(refuse_with(EPERM));

@@ -1,11 +1,8 @@
 #include "runner/system/processors.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <fstream>
 #include <limits>
-#include <thread>
 
 #include "runner/system/cgroups.h"
 
@@ -27,19 +24,11 @@ std::optional<uint32_t> quota_of(const std::string& folder, bool is_v2) {
   return static_cast<uint32_t>(std::min<int64_t>(num_processors, std::numeric_limits<uint32_t>::max()));
 }
 
-uint32_t processors_of_affinity() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  // With more processors than the set can hold the call fails; hardware_concurrency still has the count.
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return static_cast<uint32_t>(CPU_COUNT(&set));
-  return std::max(1u, std::thread::hardware_concurrency());
-}
-
 }  // namespace
 
-uint32_t usable_processors() {
-  const uint32_t num_processors = processors_of_affinity();
-  return std::min(num_processors, quota_processors().value_or(num_processors));
+uint32_t usable_cores(const Topology& topology) {
+  const uint32_t num_cores = topology.num_cores();
+  return std::min(num_cores, quota_processors().value_or(num_cores));
 }
 
 std::optional<uint32_t> quota_processors(const std::string& root) {

@@ -1,15 +1,17 @@
-// How many processors this process may use.
+// How many processor cores this process may use.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "runner/system/topology.h"
+
 namespace runnel {
 
-// The processors on which the system lets this process run, but no more than the quotas of its cgroups allow.
-// Must be called before the sandbox, which forbids opening the files with this information.
-uint32_t usable_processors();
+// The cores on which the system lets this process run, but no more than the quotas of its cgroups allow. Must
+// be called before the sandbox, which forbids opening the files with this information.
+uint32_t usable_cores(const Topology& topology = read_topology());
 
 // The most threads that a runner computes with.
 inline constexpr uint32_t kMaxThreads = 256;

@@ -32,7 +32,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct Flags {
-  uint64_t threads = usable_processors();
+  uint64_t threads = usable_cores();
   uint64_t mebibytes = 512;
   uint64_t milliseconds = 100;
   uint64_t passes = 9;

@@ -26,6 +26,7 @@
 
 #include "runner/formats/model_file.h"
 #include "runner/sandbox/parts.h"
+#include "runner/system/affinity.h"
 #include "runner/system/memory_file.h"
 #include "runner/system/process_memory.h"
 #include "test/fixtures/tiny_llama.h"
@@ -133,6 +134,12 @@ std::vector<Forbidden> forbidden_actions(const std::string& path, void* page) {
        }},
       {"change the priority of its user's processes",
        [] { return setpriority(PRIO_USER, 0, getpriority(PRIO_USER, 0)); }},
+      {"bind its parent to processors",
+       [] {
+         cpu_set_t own;  // the parent's too
+         if (sched_getaffinity(0, sizeof own, &own) != 0) return -1;
+         return sched_setaffinity(getppid(), sizeof own, &own);
+       }},
       {kRing, [] { return syscall(SYS_io_uring_setup, 1, nullptr); }},
       {"load a filter into the kernel", [] { return syscall(SYS_bpf, 0, nullptr, 0); }},
       {"remove a file", [=] { return unlink(path.c_str()); }},
@@ -211,6 +218,7 @@ TEST_CASE("sandbox: open files can be mapped and parsed, threads run, memory is 
     if (!private_memory_bytes().ok()) return 13;
     if (!available_memory_bytes()) return 14;
     if (setpriority(PRIO_PROCESS, 0, 10) != 0) return 15;
+    if (!bind_thread(allowed_processors()).ok()) return 16;
     return 0;
   });
   CHECK(status == 0);

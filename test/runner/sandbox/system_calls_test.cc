@@ -89,6 +89,8 @@ TEST_CASE("sandbox: arguments of system calls decide") {
   CHECK(answer_to(SYS_fcntl, {3, F_SETFL}) == kRefused);
   CHECK(answer_to(SYS_setpriority, {PRIO_PROCESS, 0}) == SECCOMP_RET_ALLOW);
   CHECK(answer_to(SYS_setpriority, {PRIO_PROCESS, 1}) == kRefused);
+  CHECK(answer_to(SYS_sched_setaffinity, {0, 128}) == SECCOMP_RET_ALLOW);
+  CHECK(answer_to(SYS_sched_setaffinity, {1, 128}) == kRefused);
   const auto self = static_cast<uint64_t>(getpid());
   CHECK(answer_to(SYS_tgkill, {self, self}) == SECCOMP_RET_ALLOW);
   CHECK(answer_to(SYS_tgkill, {self + 1, self + 1}) == SECCOMP_RET_KILL_PROCESS);

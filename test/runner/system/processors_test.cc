@@ -99,8 +99,8 @@ TEST_CASE("processors: a quota of version 1 is that of the cpu controller, and o
 TEST_CASE("processors: where nothing speaks of cgroups there is no quota, and one processor at least") {
   CHECK_FALSE(quota_with({}));
   CHECK_FALSE(quota_with({{"/proc/self/cgroup", "nonsense\n0::/a"}, {"/proc/self/mountinfo", "- cgroup2"}}));
-  CHECK(usable_processors() >= 1);
-  CHECK(usable_processors() <= quota_processors().value_or(usable_processors()));
+  CHECK(usable_cores() >= 1);
+  CHECK(usable_cores() <= quota_processors().value_or(usable_cores()));
 }
 
 }  // namespace runnel
