@@ -36,7 +36,7 @@ using Vector = std::vector<float>;
 // Handles are indices of weights_. CHECK catches a handle of another backend or of another kind.
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const Kernels& kernels, std::unique_ptr<ThreadPool> threads, const BackendOptions& options)
+  CpuBackend(const Kernels& kernels, std::shared_ptr<ThreadPool> threads, const BackendOptions& options)
       : threads_(std::move(threads)),
         kernels_(kernels),
         executor_{kernels_, *threads_, options.activations},
@@ -188,7 +188,7 @@ class CpuBackend final : public Backend {
     gather_columns(executor_, *ranks_, shares, {columns, own.stride()}, num_rows, is_part, activation);
   }
 
-  const std::unique_ptr<ThreadPool> threads_;
+  const std::shared_ptr<ThreadPool> threads_;
   const Kernels& kernels_;
   const Executor executor_;
   CpuDevice device_;
@@ -241,15 +241,18 @@ Result<StepMemory> CpuBackend::step_memory(const DecoderSpec& spec, const StepLi
   const Result<DecoderWidths> widths = widths_of(spec);
   if (!widths) return widths.error();
   StepMemory memory{};
-  for (const uint32_t width : {widths->hidden, widths->hidden, widths->qkv, widths->attended,
-                               widths->has_output_norm ? widths->hidden : 0})
+  const uint32_t num_nodes = threads_->num_nodes();
+  for (const uint32_t width : {widths->hidden, widths->qkv, widths->has_output_norm ? widths->hidden : 0})
     memory.rows += Activation::bytes(limits.max_rows, width);
-  memory.rows += widths->experts.num_experts > 0 ? ExpertRows::bytes(limits.max_rows, *widths)
-                                                 : Activation::bytes(limits.max_rows, widths->gated);
+  for (const uint32_t width : {widths->hidden, widths->attended})
+    memory.rows += Activation::bytes(limits.max_rows, width, num_nodes);
+  memory.rows += widths->experts.num_experts > 0
+                     ? ExpertRows::bytes(limits.max_rows, *widths, num_nodes)
+                     : Activation::bytes(limits.max_rows, widths->gated, num_nodes);
   for (const RopeSpec& rope : spec.ropes)
     memory.rows += uint64_t{limits.max_rows} * rope.pairs.rotary_dim * sizeof(float);
   memory.attention = AttentionWorkspace::bytes(shape, threads_->num_threads(), limits.max_rows);
-  memory.logits = Activation::bytes(limits.max_head_rows, widths->hidden) +
+  memory.logits = Activation::bytes(limits.max_head_rows, widths->hidden, num_nodes) +
                   DrawnRows::bytes(*threads_, limits.max_head_rows, spec.head.vocab_size);
   // Every rank has the rows of all, and two boards hold them once more.
   memory.rows *= num_ranks() == 1 ? 1 : num_ranks() + 1;
@@ -297,10 +300,10 @@ Result<void> CpuBackend::prepare(const DecoderSpec& spec, const StepLimits& limi
   const Result<DecoderWidths> widths = widths_of(spec);
   if (!widths) return widths.error();
   hidden_ = Activation(limits.max_rows, widths->hidden);
-  normed_ = Activation(limits.max_rows, widths->hidden);
+  normed_ = Activation(limits.max_rows, widths->hidden, *threads_);
   const AttentionShape heads = own_heads(spec.layers.front().attention);
   qkv_ = Activation(limits.max_rows, (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim);
-  attended_ = Activation(limits.max_rows, widths->attended);
+  attended_ = Activation(limits.max_rows, widths->attended, *threads_);
   if (widths->has_output_norm) projected_ = Activation(limits.max_rows, widths->hidden);
   if (ranks_ != nullptr) {
     own_attended_ = Activation(limits.max_rows, heads.num_heads * heads.head_dim);
@@ -309,12 +312,12 @@ Result<void> CpuBackend::prepare(const DecoderSpec& spec, const StepLimits& limi
   }
   if (widths->experts.num_experts > 0)
     experts_ = ExpertRows(limits.max_rows, *widths, own_columns(&Shard::hidden, widths->hidden).count,
-                          own_columns(&Shard::gated, widths->gated).count);
+                          own_columns(&Shard::gated, widths->gated).count, *threads_);
   else
-    gated_ = Activation(limits.max_rows, widths->gated);
+    gated_ = Activation(limits.max_rows, widths->gated, *threads_);
   spec_ = &spec;
   angles_.resize(spec.ropes.size());
-  head_input_ = Activation(limits.max_head_rows, widths->hidden);
+  head_input_ = Activation(limits.max_head_rows, widths->hidden, *threads_);
   logits_.emplace(kernels_.draw, *threads_, limits.max_head_rows, spec.head.vocab_size);
   return {};
 }
@@ -565,11 +568,16 @@ std::vector<float> CpuBackend::read_rows(Flow flow, uint32_t num_rows) {
 }  // namespace
 
 Result<std::unique_ptr<Backend>> make_cpu_backend(const BackendOptions& options) {
+  Result<std::unique_ptr<ThreadPool>> threads = ThreadPool::create(options.num_threads, options.nodes);
+  if (!threads) return threads.error();
+  return make_cpu_backend_on(*std::move(threads), options);
+}
+
+Result<std::unique_ptr<Backend>> make_cpu_backend_on(std::shared_ptr<ThreadPool> threads,
+                                                     const BackendOptions& options) {
   const Result<const Kernels*> kernels = kernels_for(options.isa);
   if (!kernels) return kernels.error();
-  Result<std::unique_ptr<ThreadPool>> threads = ThreadPool::create(options.num_threads);
-  if (!threads) return threads.error();
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(**kernels, *std::move(threads), options));
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(**kernels, std::move(threads), options));
 }
 
 }  // namespace runnel

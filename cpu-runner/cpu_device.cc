@@ -10,8 +10,10 @@ namespace runnel {
 
 std::string CpuDevice::name() const {
   const uint32_t count = executor_.threads.num_threads();
+  const uint32_t num_nodes = executor_.threads.num_nodes();
   return "cpu, " + std::string(executor_.kernels.name) + ", " + std::to_string(count) +
          (count == 1 ? " thread" : " threads") +
+         (num_nodes == 1 ? "" : " on " + std::to_string(num_nodes) + " nodes") +
          (num_ranks_ == 1 ? "" : " in each of " + std::to_string(num_ranks_) + " ranks");
 }
 

@@ -11,22 +11,23 @@
 namespace runnel {
 
 ExpertRows::ExpertRows(uint32_t max_rows, const DecoderWidths& widths, uint32_t own_hidden,
-                       uint32_t own_gated)
+                       uint32_t own_gated, ThreadPool& threads)
     : num_experts_(widths.experts.num_experts),
       num_used_(widths.experts.num_used),
       logits_(size_t{max_rows} * num_experts_),
       uses_(size_t{max_rows} * num_used_),
       first_place_(size_t{num_experts_} + 1),
-      in_(max_rows * num_used_, widths.hidden),
+      in_(max_rows * num_used_, widths.hidden, threads),
       has_all_(own_gated == widths.gated),
       own_gated_(has_all_ ? 0 : max_rows * num_used_, own_gated),
-      gated_(max_rows * num_used_, widths.gated),
+      gated_(max_rows * num_used_, widths.gated, threads),
       out_(max_rows * num_used_, own_hidden) {}
 
-uint64_t ExpertRows::bytes(uint32_t max_rows, const DecoderWidths& widths) {
+uint64_t ExpertRows::bytes(uint32_t max_rows, const DecoderWidths& widths, uint32_t num_nodes) {
   const uint32_t num_uses = max_rows * widths.experts.num_used;
   return uint64_t{max_rows} * widths.experts.num_experts * sizeof(float) + num_uses * sizeof(Use) +
-         2 * Activation::bytes(num_uses, widths.hidden) + Activation::bytes(num_uses, widths.gated);
+         Activation::bytes(num_uses, widths.hidden, num_nodes) +
+         Activation::bytes(num_uses, widths.gated, num_nodes) + Activation::bytes(num_uses, widths.hidden);
 }
 
 void ExpertRows::choose(const Executor& executor, const StackedMatrix& router, const Activation& in,
@@ -65,26 +66,16 @@ void ExpertRows::order(uint32_t num_rows) {
 }
 
 template <typename Fn>
-void ExpertRows::for_each_piece(const Executor& executor, uint32_t rows_of_expert, const Fn& fn) const {
-  struct Product {
-    uint32_t expert;
-    Pieces pieces;
-    uint32_t first_piece;
-  };
-  std::vector<Product> products;
-  uint32_t num_pieces = 0;
+void ExpertRows::for_each_piece_of_uses(const Executor& executor, uint32_t rows_of_expert,
+                                        const Fn& fn) const {
+  std::vector<PieceList::Product> products;
   for (uint32_t expert = 0; expert < num_experts_; ++expert) {
     const uint32_t first = first_place_[expert];
     const uint32_t count = first_place_[expert + 1] - first;
-    if (count == 0) continue;
-    products.push_back(
-        {expert, Pieces({expert * rows_of_expert, rows_of_expert}, {first, count}), num_pieces});
-    num_pieces += products.back().pieces.count();
+    if (count > 0) products.push_back({{expert * rows_of_expert, rows_of_expert}, {first, count}});
   }
-  executor.threads.parallel_for(num_pieces, [&](uint32_t index) {
-    const auto product = std::prev(std::ranges::upper_bound(products, index, {}, &Product::first_piece));
-    fn(product->pieces[index - product->first_piece]);
-  });
+  for_each_piece(executor.threads, products,
+                 [&](uint32_t, const Piece& piece, uint32_t node) { fn(piece, node); });
 }
 
 void ExpertRows::gate(const Executor& executor, const StackedMatrix& router, const StackedMatrix& gate_up,
@@ -98,8 +89,9 @@ void ExpertRows::gate(const Executor& executor, const StackedMatrix& router, con
     for (uint32_t i = 0; i < num_used_; ++i) in_.copy_row(uses_[size_t{row} * num_used_ + i].place, in, row);
   });
   const GatedMatrices matrices{&gate_up.parts[0], gate_up.parts[1], {}, nonlinearity};
-  for_each_piece(executor, out.width(),
-                 [&](const Piece& piece) { multiply_gated_piece(executor, matrices, in_, piece, out); });
+  for_each_piece_of_uses(executor, out.width(), [&](const Piece& piece, uint32_t node) {
+    multiply_gated_piece(executor, matrices, in_, piece, node, out);
+  });
 }
 
 void ExpertRows::add_output(const Executor& executor, const StackedMatrix& down, uint32_t num_rows,
@@ -107,9 +99,9 @@ void ExpertRows::add_output(const Executor& executor, const StackedMatrix& down,
   const uint32_t width = out_.width();
   CHECK(down.parts.size() == 1 && down.rows() == num_experts_ * width);
   CHECK(first_column + width <= hidden.width());
-  for_each_piece(executor, width, [&](const Piece& piece) {
+  for_each_piece_of_uses(executor, width, [&](const Piece& piece, uint32_t node) {
     PieceOutput products;
-    multiply_piece(executor, down.parts[0], gated_, piece, products);
+    multiply_piece(executor, down.parts[0], gated_, piece, node, products);
     for (uint32_t column = 0; column < piece.num_columns; ++column) {
       std::copy_n(products + column * kTileRows, piece.num_outputs,
                   out_.row(piece.first_column + column) + piece.first_output);

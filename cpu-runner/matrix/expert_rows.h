@@ -15,9 +15,11 @@ class ExpertRows {
  public:
   ExpertRows() = default;
   // A process that computes a part of each expert has so many columns of its outputs and of what is gated.
-  ExpertRows(uint32_t max_rows, const DecoderWidths& widths, uint32_t own_hidden, uint32_t own_gated);
-  // Bytes that this takes.
-  static uint64_t bytes(uint32_t max_rows, const DecoderWidths& widths);
+  // threads: those that compute.
+  ExpertRows(uint32_t max_rows, const DecoderWidths& widths, uint32_t own_hidden, uint32_t own_gated,
+             ThreadPool& threads);
+  // Bytes that this takes with threads of so many nodes.
+  static uint64_t bytes(uint32_t max_rows, const DecoderWidths& widths, uint32_t num_nodes);
 
   // Chooses the experts of each row of in, and computes the gated product of the row for each of them.
   // gate_up has the gates of all experts, then the ups of all experts.
@@ -42,10 +44,10 @@ class ExpertRows {
 
   void choose(const Executor& executor, const StackedMatrix& router, const Activation& in, uint32_t num_rows);
   void order(uint32_t num_rows);
-  // Calls fn(piece) for the pieces of all experts that are used; each expert has rows_of_expert rows of the
-  // matrix.
+  // Calls fn(piece, node of the thread) for the pieces of all experts that are used; each expert has
+  // rows_of_expert rows of the matrix.
   template <typename Fn>
-  void for_each_piece(const Executor& executor, uint32_t rows_of_expert, const Fn& fn) const;
+  void for_each_piece_of_uses(const Executor& executor, uint32_t rows_of_expert, const Fn& fn) const;
 
   uint32_t num_experts_ = 0;
   uint32_t num_used_ = 0;

@@ -4,7 +4,9 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <vector>
 
+#include "cpu-runner/matrix/product_pieces.h"
 #include "runner/check.h"
 #include "runner/formats/dequantize.h"
 #include "runner/formats/in_quotes.h"
@@ -136,19 +138,25 @@ Result<TiledMatrix> TiledMatrix::from_tensor(const TensorView& tensor, WeightAre
                      .columns = columns};
   const TiledWeights& weights = matrix.weights_;
   const size_t row_bytes = size_t{columns} / block_weights(tensor.type) * block_bytes(tensor.type);
-  const Result<std::byte*> tiles = arena.take(*bytes, "tensor " + in_quotes(tensor.name));
+  const Result<std::byte*> tiles =
+      arena.take(*bytes, "tensor " + in_quotes(tensor.name), tensor.num_sections);
   if (!tiles) return tiles.error();
   matrix.weights_.tiles = *tiles;
   if (arena.is_filled()) return matrix;
 
-  CHECK(tensor.data.size() == row_bytes * matrix.rows_);
-  threads.parallel_for(matrix.num_tiles(), [&](uint32_t tile) {
-    const uint32_t first = tile * kTileRows;
-    const uint32_t num_rows = std::min(kTileRows, matrix.rows_ - first);
-    const std::byte* rows = tensor.data.data() + first * row_bytes;
-    std::byte* to = *tiles + tile * weights.tile_bytes;
+  CHECK(tensor.data.size() == row_bytes * matrix.rows_ && matrix.rows_ % tensor.num_sections == 0);
+  // Memory comes from the node whose thread writes to it first, so each node packs its own tiles.
+  const uint32_t section_rows = matrix.rows_ / tensor.num_sections;
+  std::vector<PieceList::Product> sections;
+  for (uint32_t section = 0; section < tensor.num_sections; ++section)
+    sections.push_back({{section * section_rows, section_rows}, {0, 1}});
+  const PieceList pieces(sections, threads.num_nodes());
+  threads.run_on_nodes(pieces.ends(), [&](uint32_t index, uint32_t) {
+    const Piece piece = pieces[index].piece;
+    const std::byte* rows = tensor.data.data() + size_t{piece.tile} * kTileRows * row_bytes;
+    std::byte* to = *tiles + piece.tile * weights.tile_bytes;
     const auto place = is_quantised(weights.type) ? place_blocks : place_values;
-    place(weights, rows, row_bytes, num_rows, to);
+    place(weights, rows, row_bytes, piece.num_outputs, to);
   });
   return matrix;
 }

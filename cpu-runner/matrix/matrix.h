@@ -33,8 +33,9 @@ class TiledMatrix {
  public:
   // Bytes that from_tensor takes of the arena. Reads no values. Fails as it does.
   static Result<uint64_t> bytes_of(const TensorView& tensor);
-  // Copies the tensor, which has two dimensions, into the arena, which must outlive this, unless it is there
-  // already. Fails with kBadModel for other shapes and as WeightArena::take() does.
+  // Copies the tensor, which has two dimensions and sections of whole tiles, into the arena, which must
+  // outlive this, unless it is there already. Each node packs the tiles that it has (node_parts.h). Fails
+  // with kBadModel for other shapes and as WeightArena::take() does.
   static Result<TiledMatrix> from_tensor(const TensorView& tensor, WeightArena& arena, ThreadPool& threads);
 
   uint32_t rows() const { return rows_; }

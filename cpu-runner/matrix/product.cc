@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "cpu-runner/matrix/node_parts.h"
 #include "cpu-runner/matrix/product_pieces.h"
 #include "runner/check.h"
 
@@ -29,9 +30,10 @@ auto kernel_for_ready(const Executor& executor) {
 
 }  // namespace
 
-Pieces::Pieces(Range rows, Range columns)
+Pieces::Pieces(Range rows, Range columns, uint32_t first_output)
     : rows_(rows),
       columns_(columns),
+      first_output_(first_output),
       num_column_groups_(divide_up(columns.count, kMaxPieceColumns)),
       count_(divide_up(rows.count, kTileRows) * num_column_groups_) {
   CHECK(rows.first % kTileRows == 0);
@@ -40,10 +42,11 @@ Pieces::Pieces(Range rows, Range columns)
 Piece Pieces::operator[](uint32_t index) const {
   const uint32_t tile = index / num_column_groups_;
   const uint32_t group = index % num_column_groups_;
-  const uint32_t first_output = tile * kTileRows;
+  const uint32_t first_row = tile * kTileRows;
   const uint32_t first_column = begin_of(group);
-  return {rows_.first / kTileRows + tile, first_output, std::min(kTileRows, rows_.count - first_output),
-          columns_.first + first_column, begin_of(group + 1) - first_column};
+  return {rows_.first / kTileRows + tile, first_output_ + first_row,
+          std::min(kTileRows, rows_.count - first_row), columns_.first + first_column,
+          begin_of(group + 1) - first_column};
 }
 
 uint32_t Pieces::begin_of(uint32_t group) const {
@@ -51,11 +54,35 @@ uint32_t Pieces::begin_of(uint32_t group) const {
   return std::min(divide_up(static_cast<uint32_t>(even), kPanelRows) * kPanelRows, columns_.count);
 }
 
+PieceList::PieceList(std::span<const Product> products, uint32_t num_nodes) {
+  parts_.reserve(products.size() * num_nodes);
+  ends_.reserve(num_nodes);
+  uint32_t num_pieces = 0;
+  for (uint32_t node = 0; node < num_nodes; ++node) {
+    for (uint32_t i = 0; i < products.size(); ++i) {
+      const auto& [rows, columns, first_output] = products[i];
+      const NodePart tiles = part_of_node(divide_up(rows.count, kTileRows), node, num_nodes);
+      if (tiles.begin == tiles.end) continue;
+      const uint32_t first = tiles.begin * kTileRows;
+      const uint32_t count = std::min(tiles.end * kTileRows, rows.count) - first;
+      parts_.push_back({i, Pieces({rows.first + first, count}, columns, first_output + first), num_pieces});
+      num_pieces += parts_.back().pieces.count();
+    }
+    ends_.push_back(num_pieces);
+  }
+}
+
+PieceList::Entry PieceList::operator[](uint32_t index) const {
+  const auto part = std::prev(std::ranges::upper_bound(parts_, index, {}, &Part::first_piece));
+  return {part->product, part->pieces[index - part->first_piece]};
+}
+
 void multiply_piece(const Executor& executor, const TiledMatrix& matrix, const Activation& in,
-                    const Piece& piece, float* out) {
+                    const Piece& piece, uint32_t node, float* out) {
   const auto multiply = executor.activations == ActivationType::kI8 ? executor.kernels.multiply_i8
                                                                     : executor.kernels.multiply_f32;
-  multiply(matrix.weights(), piece.tile, in.columns(piece.first_column, piece.num_columns), out, kTileRows);
+  multiply(matrix.weights(), piece.tile, in.columns(piece.first_column, piece.num_columns, node), out,
+           kTileRows);
 }
 
 auto kernel_for(Nonlinearity nonlinearity, const Kernels& kernels) {
@@ -71,12 +98,12 @@ auto kernel_for(Nonlinearity nonlinearity, const Kernels& kernels) {
 }
 
 void multiply_gated_piece(const Executor& executor, const GatedMatrices& matrices, const Activation& in,
-                          const Piece& piece, Activation& out) {
+                          const Piece& piece, uint32_t node, Activation& out) {
   const auto multiply = kernel_for(matrices.nonlinearity, executor.kernels);
   PieceOutput gates;
   PieceOutput ups;
-  if (matrices.gate != nullptr) multiply_piece(executor, *matrices.gate, in, piece, gates);
-  multiply_piece(executor, matrices.up, in, piece, ups);
+  if (matrices.gate != nullptr) multiply_piece(executor, *matrices.gate, in, piece, node, gates);
+  multiply_piece(executor, matrices.up, in, piece, node, ups);
   for (uint32_t column = 0; column < piece.num_columns; ++column) {
     const uint32_t row = piece.first_column + column;
     float* up = ups + column * kTileRows;
@@ -96,6 +123,7 @@ void multiply_gated_piece(const Executor& executor, const GatedMatrices& matrice
     const uint32_t count = std::min(piece.num_columns - done, kPanelRows - row % kPanelRows);
     kernel_for_ready(executor)(out.row(row) + piece.first_output, out.stride(), count,
                                out.block(row, piece.first_output), 1);
+    out.copy_blocks(row, piece.first_output, count, 1);
     done += count;
   }
 }
@@ -104,38 +132,29 @@ void make_ready(const Executor& executor, Activation& activation, uint32_t row) 
   const uint32_t num_blocks = divide_up(activation.width(), kBlockColumns);
   kernel_for_ready(executor)(activation.row(row), kBlockColumns, num_blocks, activation.block(row, 0),
                              kPanelRows);
+  activation.copy_blocks(row, 0, num_blocks, kPanelRows);
 }
 
 void multiply_rows(const Executor& executor, const StackedMatrix& matrix, const Activation& in,
                    uint32_t num_rows, std::span<const float> bias, bool add, float* out, size_t out_stride) {
   CHECK(in.width() == matrix.columns() && num_rows <= in.max_rows());
   CHECK(bias.empty() || bias.size() == matrix.rows());
-  struct Part {
-    const TiledMatrix& matrix;
-    Pieces pieces;
-    uint32_t first_row;  // in the stacked matrix
-    uint32_t first_piece;
-  };
-  std::vector<Part> parts;
+  std::vector<PieceList::Product> products;  // of the parts
+  products.reserve(matrix.parts.size());
   uint32_t num_rows_before = 0;
-  uint32_t num_pieces = 0;
   for (const TiledMatrix& part : matrix.parts) {
-    parts.push_back({part, Pieces({0, part.rows()}, {0, num_rows}), num_rows_before, num_pieces});
+    products.push_back({{0, part.rows()}, {0, num_rows}, num_rows_before});
     num_rows_before += part.rows();
-    num_pieces += parts.back().pieces.count();
   }
 
-  executor.threads.parallel_for(num_pieces, [&](uint32_t chunk) {
-    const auto part = std::prev(std::ranges::upper_bound(parts, chunk, {}, &Part::first_piece));
-    const Piece piece = part->pieces[chunk - part->first_piece];
-    PieceOutput products;
-    multiply_piece(executor, part->matrix, in, piece, products);
-    const uint32_t first_row = part->first_row + piece.first_output;
+  for_each_piece(executor.threads, products, [&](uint32_t part, const Piece& piece, uint32_t node) {
+    PieceOutput results;
+    multiply_piece(executor, matrix.parts[part], in, piece, node, results);
     for (uint32_t column = 0; column < piece.num_columns; ++column) {
-      float* product = products + column * kTileRows;
-      float* to = out + (piece.first_column + column) * out_stride + first_row;
+      float* product = results + column * kTileRows;
+      float* to = out + (piece.first_column + column) * out_stride + piece.first_output;
       if (!bias.empty()) {
-        for (uint32_t i = 0; i < piece.num_outputs; ++i) product[i] += bias[first_row + i];
+        for (uint32_t i = 0; i < piece.num_outputs; ++i) product[i] += bias[piece.first_output + i];
       }
       if (add) {
         for (uint32_t i = 0; i < piece.num_outputs; ++i) to[i] = product[i] + to[i];
@@ -153,9 +172,9 @@ void gated_multiply_rows(const Executor& executor, const GatedMatrices& matrices
   CHECK(matrices.bias.empty() || matrices.bias.size() == up.rows());
   CHECK(in.width() == up.columns() && out.width() == up.rows());
   CHECK(num_rows <= in.max_rows() && num_rows <= out.max_rows());
-  const Pieces pieces({0, up.rows()}, {0, num_rows});
-  executor.threads.parallel_for(pieces.count(), [&](uint32_t chunk) {
-    multiply_gated_piece(executor, matrices, in, pieces[chunk], out);
+  const PieceList::Product product{{0, up.rows()}, {0, num_rows}};
+  for_each_piece(executor.threads, {&product, 1}, [&](uint32_t, const Piece& piece, uint32_t node) {
+    multiply_gated_piece(executor, matrices, in, piece, node, out);
   });
 }
 

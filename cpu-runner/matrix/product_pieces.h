@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "cpu-runner/kernels/product.h"
 #include "cpu-runner/matrix/product.h"
+#include "cpu-runner/thread_pool.h"
 
 namespace runnel {
 
@@ -33,7 +36,8 @@ class Pieces {
     uint32_t first;
     uint32_t count;
   };
-  Pieces(Range rows, Range columns);
+  // first_output: the output of the first row.
+  Pieces(Range rows, Range columns, uint32_t first_output = 0);
 
   uint32_t count() const { return count_; }
   Piece operator[](uint32_t index) const;
@@ -43,17 +47,60 @@ class Pieces {
 
   Range rows_;
   Range columns_;
+  uint32_t first_output_;
   uint32_t num_column_groups_;
   uint32_t count_;
 };
 
-// out = the results of the tile, (columns, kTileRows).
+// The pieces of several products, which are computed in one loop. They are ordered by the nodes that have
+// their tiles, and by products within a node.
+class PieceList {
+ public:
+  // Rows of a matrix times rows of an activation, as for Pieces. The rows are all of the matrix, or those of
+  // a section.
+  struct Product {
+    Pieces::Range rows;
+    Pieces::Range columns;
+    uint32_t first_output = 0;  // of the first row
+  };
+  PieceList(std::span<const Product> products, uint32_t num_nodes);
+
+  // For ThreadPool::parallel_for_nodes.
+  std::span<const uint32_t> ends() const { return ends_; }
+  struct Entry {
+    uint32_t product;  // index
+    Piece piece;
+  };
+  Entry operator[](uint32_t index) const;
+
+ private:
+  // What one node has of a product.
+  struct Part {
+    uint32_t product;
+    Pieces pieces;
+    uint32_t first_piece;
+  };
+  std::vector<Part> parts_;
+  std::vector<uint32_t> ends_;
+};
+
+// Calls fn(index of the product, piece, node of the thread) for the pieces of the products, on all threads.
+template <typename Fn>
+void for_each_piece(ThreadPool& threads, std::span<const PieceList::Product> products, const Fn& fn) {
+  const PieceList pieces(products, threads.num_nodes());
+  threads.parallel_for_nodes(pieces.ends(), [&](uint32_t index, uint32_t node) {
+    const auto [product, piece] = pieces[index];
+    fn(product, piece, node);
+  });
+}
+
+// out = the results of the tile, (columns, kTileRows), computed by a thread of this node.
 void multiply_piece(const Executor& executor, const TiledMatrix& matrix, const Activation& in,
-                    const Piece& piece, float* out);
+                    const Piece& piece, uint32_t node, float* out);
 
 // The part of out = f(gate . in) x (up . in), or of f(up . in + bias) without a gate, that belongs to the
-// piece, made ready for a product.
+// piece, made ready for a product. Computed by a thread of this node.
 void multiply_gated_piece(const Executor& executor, const GatedMatrices& matrices, const Activation& in,
-                          const Piece& piece, Activation& out);
+                          const Piece& piece, uint32_t node, Activation& out);
 
 }  // namespace runnel

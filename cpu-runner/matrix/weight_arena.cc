@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cpu-runner/matrix/node_parts.h"
 #include "runner/check.h"
 #include "runner/system/process_memory.h"
 
@@ -37,14 +38,23 @@ void warn(const std::string& sentence) {
   std::fprintf(stderr, "%s The weights stay this process's own.\n", sentence.c_str());
 }
 
-// Calls fn(begin, end) on all threads for parts of a range, which are whole huge pages but for the last.
-template <typename Fn>
-void for_each_part(ThreadPool& threads, uint64_t begin, uint64_t end, const Fn& fn) {
-  if (begin >= end) return;
-  const uint64_t part = round_up((end - begin + threads.num_threads() - 1) / threads.num_threads(), kHuge);
-  const auto num_parts = static_cast<uint32_t>((end - begin + part - 1) / part);
-  threads.parallel_for(num_parts,
-                       [&](uint32_t i) { fn(begin + i * part, std::min(begin + (i + 1) * part, end)); });
+struct Part {
+  uint64_t begin;
+  uint64_t end;
+};
+
+// Adds parts for a node's threads, made of its pages, which are given by their first bytes. A part is one run
+// of pages and as long as possible, because a call of the system for a single page takes long too.
+void add_parts(std::span<const uint64_t> pages, uint32_t num_threads, std::vector<Part>& parts) {
+  const uint64_t part_bytes = (pages.size() + num_threads - 1) / num_threads * kHuge;
+  for (size_t i = 0; i < pages.size(); ++i) {
+    const bool goes_on =
+        i > 0 && parts.back().end == pages[i] && parts.back().end - parts.back().begin < part_bytes;
+    if (goes_on)
+      parts.back().end += kHuge;
+    else
+      parts.push_back({pages[i], pages[i] + kHuge});
+  }
 }
 
 }  // namespace
@@ -68,7 +78,7 @@ Result<void> WeightArena::expect(uint64_t tensor_bytes, const std::string& ident
   return {};
 }
 
-Result<std::byte*> WeightArena::take(uint64_t bytes, const std::string& purpose) {
+Result<std::byte*> WeightArena::take(uint64_t bytes, const std::string& purpose, uint32_t num_sections) {
   const uint64_t size = bytes_taken(bytes);
   if (segments_.empty() || size > segments_.back().bytes - num_taken_) {
     // Small matrices may take several times their size in the file.
@@ -80,7 +90,8 @@ Result<std::byte*> WeightArena::take(uint64_t bytes, const std::string& purpose)
   bytes_ += size;
   fingerprint_ = XXH64(purpose.data(), purpose.size(), fingerprint_ ^ size);
   if (!is_filled()) {
-    if (const auto provided = provide_pages(num_taken_); !provided) return provided.error();
+    const Piece piece{begin, num_taken_, std::max(uint64_t{1}, bytes / num_sections)};
+    if (const auto provided = provide_pages(piece); !provided) return provided.error();
     return segment.memory.data() + begin;
   }
   if (segment.offset + num_taken_ > sealed_.bytes()) return refusal("ends before " + purpose);
@@ -145,20 +156,35 @@ Result<void> WeightArena::map_sealed(const std::string& identity) {
   return {};
 }
 
-// Fills the last segment of a file with pages up to this byte at least. A file in memory has small pages
-// unless an administrator chose otherwise (/sys/kernel/mm/transparent_hugepage/shmem_enabled), but a process
-// may ask for parts that exist to be collapsed into huge pages. A part of which one page exists, and which is
-// not in a page table, is collapsed as fast as memory of its own gets huge pages. What cannot be collapsed
-// gets small pages. Pages are provided here and not by the first write, because a write to a page that the
-// system does not have is a SIGBUS.
-Result<void> WeightArena::provide_pages(uint64_t end) {
-  if (shared_ == nullptr || end <= num_provided_) return {};
+// Fills the last segment of a file with pages up to the end of the piece at least. A file in memory has small
+// pages unless an administrator chose otherwise (/sys/kernel/mm/transparent_hugepage/shmem_enabled), but a
+// process may ask for parts that exist to be collapsed into huge pages. A part of which one page exists, and
+// which is not in a page table, is collapsed as fast as memory of its own gets huge pages. What cannot be
+// collapsed gets small pages. Pages are provided here and not by the first write, because a write to a page
+// that the system does not have is a SIGBUS. With one node many are provided at once, before it is known what
+// lies in them; with several, each node provides those of its part of the piece.
+Result<void> WeightArena::provide_pages(const Piece& piece) {
+  if (shared_ == nullptr || piece.end <= num_provided_) return {};
   const Segment& segment = segments_.back();
+  const uint32_t num_nodes = threads_->num_nodes();
   const uint64_t begin = num_provided_;
-  end = std::max(end, std::min(begin + kProvidedAtOnce, num_expected_));
-  num_provided_ = std::min(round_up(end, kHuge), segment.bytes);
+  const uint64_t ahead = num_nodes == 1 ? std::min(begin + kProvidedAtOnce, num_expected_) : 0;
+  num_provided_ = std::min(round_up(std::max(piece.end, ahead), kHuge), segment.bytes);
+  std::vector<std::vector<uint64_t>> pages(num_nodes);
+  for (uint64_t page = begin; page < num_provided_; page += kHuge) {
+    const uint64_t in_section = (std::max(page, piece.begin) - piece.begin) % piece.section_bytes;
+    pages[node_of(in_section, piece.section_bytes, num_nodes)].push_back(page);
+  }
+  std::vector<Part> parts;
+  std::vector<uint32_t> ends;
+  for (uint32_t node = 0; node < num_nodes; ++node) {
+    add_parts(pages[node], threads_->num_threads_of(node), parts);
+    ends.push_back(static_cast<uint32_t>(parts.size()));
+  }
   std::atomic<int> error = 0;
-  for_each_part(*threads_, begin, num_provided_, [&](uint64_t from, uint64_t to) {
+  threads_->run_on_nodes(ends, [&](uint32_t i, uint32_t) {
+    const uint64_t from = parts[i].begin;
+    const uint64_t to = std::min(parts[i].end, num_provided_);
     for (uint64_t page = from; page < to; page += kHuge) {
       if (pwrite(shared_->descriptor(), "", 1, static_cast<off_t>(segment.offset + page)) != 1) error = errno;
     }
@@ -196,8 +222,10 @@ void WeightArena::seal() {
 
 // By all threads at once, and before the first step instead of in it.
 void WeightArena::fill_page_table(const std::byte* data, uint64_t num_bytes) {
-  for_each_part(*threads_, 0, num_bytes, [&](uint64_t begin, uint64_t end) {
-    madvise(const_cast<std::byte*>(data) + begin, end - begin, kPopulateRead);
+  if (num_bytes == 0) return;
+  const uint64_t part = round_up((num_bytes + threads_->num_threads() - 1) / threads_->num_threads(), kHuge);
+  threads_->parallel_for(static_cast<uint32_t>((num_bytes + part - 1) / part), [&](uint32_t i) {
+    madvise(const_cast<std::byte*>(data) + i * part, std::min(part, num_bytes - i * part), kPopulateRead);
   });
 }
 

@@ -6,6 +6,10 @@
 //   pieces      in the order in which they are taken; each begins at a multiple of kAlignment
 //
 // Those who take the same pieces in the same order find them at the same places, so no table is needed.
+//
+// The places do not depend on NUMA nodes, but the memory does: a page comes from the node whose thread writes
+// to it first. A page of two nodes' parts comes from either. Weights that another process has packed lie
+// where the threads of that one have put them.
 #pragma once
 
 #include <cstdint>
@@ -45,9 +49,10 @@ class WeightArena {
   Result<void> expect(uint64_t tensor_bytes, const std::string& identity);
 
   // Returns bytes, aligned to kAlignment, that live as long as the arena: zeroed ones, or those that are
-  // filled. Maps more memory if expect() was told too little. Fails with kSystem, and with kTryAgain if a
-  // sealed file ends before; purpose ends the sentence "... bytes for <purpose>".
-  Result<std::byte*> take(uint64_t bytes, const std::string& purpose);
+  // filled. num_sections: those of which each node has a part (node_parts.h). Maps more memory if expect()
+  // was told too little. Fails with kSystem, and with kTryAgain if a sealed file ends before; purpose ends
+  // the sentence "... bytes for <purpose>".
+  Result<std::byte*> take(uint64_t bytes, const std::string& purpose, uint32_t num_sections = 1);
 
   // Whether the bytes have been packed by another process, and must not be written to.
   bool is_filled() const { return shared_ != nullptr && shared_->is_sealed(); }
@@ -74,7 +79,13 @@ class WeightArena {
 
   Result<void> add_segment(uint64_t bytes, const std::string& purpose);
   Result<void> map_sealed(const std::string& identity);
-  Result<void> provide_pages(uint64_t end);
+  // What was taken last: its place in the last segment, and the bytes of a section.
+  struct Piece {
+    uint64_t begin;
+    uint64_t end;
+    uint64_t section_bytes;
+  };
+  Result<void> provide_pages(const Piece& piece);
   void seal();
   void fill_page_table(const std::byte* data, uint64_t num_bytes);
   Error refusal(const std::string& fault) const;

@@ -28,6 +28,7 @@
 #include "runner/formats/tensor.h"
 #include "runner/result.h"
 #include "runner/sampling/logit_rows.h"
+#include "runner/system/numa_threads.h"
 
 namespace runnel {
 
@@ -55,6 +56,9 @@ struct KvShape {
 // Options of all backends; each backend reads those that concern it.
 struct BackendOptions {
   uint32_t num_threads = 0;  // 0: as many as usable_cores()
+  // For a CPU: the NUMA nodes of these threads; none: they are of one node, and run where the system lets
+  // them.
+  std::vector<NodeThreads> nodes = {};
   KvType kv_type = KvType::kF16;
   // For a CPU: the instruction set of the kernels, or empty for the best one, and the form in which products
   // read activations.

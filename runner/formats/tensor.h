@@ -78,6 +78,8 @@ struct TensorView {
   // Shape[0] is contiguous (columns, the k of a product), shape[1] rows; unused are 1.
   std::array<uint64_t, 4> shape;
   std::span<const std::byte> data;
+  // The experts of a layer, whose rows are stacked in this tensor; 1: the rows are of one matrix.
+  uint32_t num_sections = 1;
 
   uint64_t columns() const { return shape[0]; }
   uint64_t rows() const { return shape[1] * shape[2] * shape[3]; }

@@ -126,10 +126,11 @@ TensorView WeightLoader::rows_of_experts(const MatrixSpec& spec, uint64_t column
            spec.name.substr(end + kAll.size());
   };
   const std::array<uint64_t, 4> shape = {columns, spec.rows * num_experts, 1, 1};
+  const auto num_sections = static_cast<uint32_t>(num_experts);
   if (has(spec.name) || end == std::string::npos || !has(name_of(0))) {
     const TensorView* tensor = take(spec.name, 3, {columns, spec.rows, num_experts, 1});
     if (tensor == nullptr) return {};
-    return stored.emplace_back(TensorView{tensor->name, tensor->type, 2, shape, tensor->data});
+    return stored.emplace_back(TensorView{tensor->name, tensor->type, 2, shape, tensor->data, num_sections});
   }
   std::vector<std::byte>& all = copies.emplace_back();
   for (uint64_t expert = 0; expert < num_experts; ++expert) {
@@ -143,7 +144,7 @@ TensorView WeightLoader::rows_of_experts(const MatrixSpec& spec, uint64_t column
     if (backend_.needs_values()) all.insert(all.end(), tensor->data.begin(), tensor->data.end());
   }
   const std::span<const std::byte> data = backend_.needs_values() ? all : stored.front().data;
-  return {spec.name, stored.back().type, 2, shape, data};
+  return {spec.name, stored.back().type, 2, shape, data, num_sections};
 }
 
 WeightHandle WeightLoader::experts(std::initializer_list<MatrixSpec> stacked, uint64_t columns,

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cpu-runner/cpu_backend.h"
+#include "test/cpu-runner/threads_on_nodes.h"
 #include "test/fixtures/model_harness.h"
 
 namespace runnel::test {
@@ -19,6 +20,7 @@ struct CpuOptions {
   ActivationType activations = ActivationType::kI8;
   uint32_t max_positions = 0;
   std::shared_ptr<MemoryFile> weights_file = nullptr;
+  uint32_t num_nodes = 1;
 };
 
 class CpuHarness : public ModelHarness {
@@ -28,6 +30,7 @@ class CpuHarness : public ModelHarness {
   CpuHarness(const Result<ModelFile>& file, const CpuOptions& options)
       : ModelHarness(file,
                      make_cpu_backend({.num_threads = options.num_threads,
+                                       .nodes = threads_on_nodes(options.num_threads, options.num_nodes),
                                        .kv_type = options.kv_type,
                                        .isa = options.isa,
                                        .activations = options.activations,

@@ -67,8 +67,8 @@ class Weights {
     const size_t stride = tiles_.num_tiles() * kTileRows;
     std::vector<float> out(num_columns * stride, std::numeric_limits<float>::quiet_NaN());
     for (uint32_t tile = 0; tile < tiles_.num_tiles(); ++tile)
-      multiply(tiles_.weights(), tile, activation.columns(first, num_columns), out.data() + tile * kTileRows,
-               stride);
+      multiply(tiles_.weights(), tile, activation.columns(first, num_columns, /*node=*/0),
+               out.data() + tile * kTileRows, stride);
     std::vector<float> rows;
     for (uint32_t column = 0; column < num_columns; ++column)
       rows.insert(rows.end(), out.begin() + column * stride, out.begin() + column * stride + rows_);

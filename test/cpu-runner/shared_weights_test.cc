@@ -74,6 +74,32 @@ TEST_CASE("each type of weights, and float activations, have the same logits wit
   }
 }
 
+TEST_CASE("weights that threads of some NUMA nodes have packed serve threads of others") {
+  for (const GoldenModel& model : kGoldenModels) {
+    if (model.name != "llama3" && model.name != "mixtral") continue;
+    CAPTURE(model.golden);
+    const std::vector<uint32_t> ids = Golden(model).ids();
+    const auto logits_with = [&](uint32_t num_nodes, std::shared_ptr<MemoryFile> weights_file) {
+      CpuHarness harness(q8_0_path(model), {.num_threads = 5,
+                                            .max_positions = model.max_positions,
+                                            .weights_file = std::move(weights_file),
+                                            .num_nodes = num_nodes});
+      return harness.run(ids, 7);
+    };
+    const Logits own = logits_with(1, nullptr);
+    for (const uint32_t num_packers : {1u, 2u, 4u}) {
+      CAPTURE(num_packers);
+      const std::shared_ptr<MemoryFile> file = new_file();
+      CHECK(same_bits(logits_with(num_packers, file), own));
+      REQUIRE(file->is_sealed());
+      for (const uint32_t num_nodes : {1u, 2u, 4u}) {
+        CAPTURE(num_nodes);
+        CHECK(same_bits(logits_with(num_nodes, passed(*file)), own));
+      }
+    }
+  }
+}
+
 TEST_CASE("shared weights of the same file with another quantisation are refused") {
   const auto open = [](std::optional<TensorType> type) {
     return type ? quantised(f32_path(kGoldenModels[0]), *type) : ModelFile::open(f32_path(kGoldenModels[0]));

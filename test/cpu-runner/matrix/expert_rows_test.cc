@@ -20,9 +20,10 @@ TEST_CASE("the rows of experts take the memory that is planned for them, within 
                              .experts = {.num_experts = 8, .num_used = 3},
                              .has_output_norm = false};
   constexpr uint32_t kMaxRows = 200;
-  const auto planned = static_cast<double>(ExpertRows::bytes(kMaxRows, widths));
+  const auto threads = ThreadPool::create(1);
+  const auto planned = static_cast<double>(ExpertRows::bytes(kMaxRows, widths, /*num_nodes=*/1));
   const uint64_t before = allocated_bytes();
-  const ExpertRows rows(kMaxRows, widths, widths.hidden, widths.gated);
+  const ExpertRows rows(kMaxRows, widths, widths.hidden, widths.gated, **threads);
   const auto taken = static_cast<double>(allocated_bytes() - before);
   CAPTURE(taken);
   CAPTURE(planned);

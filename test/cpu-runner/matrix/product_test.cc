@@ -2,11 +2,15 @@
 #include "cpu-runner/matrix/product.h"
 
 #include <bit>
+#include <cstring>
+#include <memory>
 #include <random>
 #include <vector>
 
+#include "cpu-runner/matrix/node_parts.h"
 #include "cpu-runner/matrix/product_pieces.h"
 #include "test/cpu-runner/kernel_tables.h"
+#include "test/cpu-runner/threads_on_nodes.h"
 #include "test/fixtures/gguf_writer.h"
 #include "test/fixtures/random_floats.h"
 #include "test/unit_test.h"
@@ -35,7 +39,7 @@ StackedMatrix random_matrix(WeightArena& arena, ThreadPool& threads, std::mt1993
 }
 
 Activation random_activation(const Executor& executor, uint32_t num_rows, std::mt19937& rng) {
-  Activation activation(num_rows, kWidth);
+  Activation activation(num_rows, kWidth, executor.threads);
   for (uint32_t row = 0; row < num_rows; ++row) {
     const std::vector<float> values = random_floats(kWidth, rng);
     std::ranges::copy(values, activation.row(row));
@@ -91,6 +95,88 @@ TEST_CASE("pieces have each output once, in whole panels but for the last, and f
     CHECK(next == 5 + count);
     CHECK(pieces[pieces.count() - 1].tile == 1);
     CHECK(pieces[pieces.count() - 1].num_outputs == kTileRows - 1);
+  }
+}
+
+TEST_CASE("the pieces of several products have each output once, and each node those of its tiles") {
+  const uint32_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937 rng(seed);
+  for (uint32_t round = 0; round < 200; ++round) {
+    const uint32_t num_nodes = 1 + rng() % 8;
+    CAPTURE(num_nodes);
+    // Sections of a matrix, of which some are left out, or one product of the whole matrix.
+    const uint32_t num_tiles = 1 + rng() % 20;
+    const uint32_t num_rows = num_tiles * kTileRows - (round % 2 == 0 ? rng() % kTileRows : 0);
+    std::vector<PieceList::Product> products;
+    for (uint32_t section = 0; section < (round % 2 == 0 ? 1 : 5); ++section)
+      if (section == 0 || rng() % 2 == 0)
+        products.push_back({{section * num_rows, num_rows},
+                            {3 * section, 1 + static_cast<uint32_t>(rng() % 200)},
+                            7 * section});
+    const PieceList pieces(products, num_nodes);
+    REQUIRE(pieces.ends().size() == num_nodes);
+    std::vector<std::vector<uint32_t>> times(products.size());  // of each output, summed over the columns
+    for (size_t i = 0; i < products.size(); ++i) times[i].resize(num_rows);
+    for (uint32_t index = 0, node = 0; index < pieces.ends().back(); ++index) {
+      while (index == pieces.ends()[node]) ++node;
+      const auto [product, piece] = pieces[index];
+      const auto& [rows, columns, first_output] = products[product];
+      const uint32_t tile = (piece.first_output - first_output) / kTileRows;
+      REQUIRE(piece.tile == rows.first / kTileRows + tile);
+      REQUIRE(node == node_of(tile, num_tiles, num_nodes));
+      REQUIRE(piece.first_column >= columns.first);
+      REQUIRE(piece.first_column + piece.num_columns <= columns.first + columns.count);
+      for (uint32_t i = 0; i < piece.num_outputs; ++i)
+        times[product].at(piece.first_output - first_output + i) += piece.num_columns;
+    }
+    for (size_t i = 0; i < products.size(); ++i)
+      for (const uint32_t each : times[i]) REQUIRE(each == products[i].columns.count);
+  }
+}
+
+TEST_CASE(
+    "products have the same bits with any number of nodes, each of which reads its own copy of the rows") {
+  constexpr uint32_t kColumns = 40;
+  const auto products_of = [&](ThreadPool& threads, std::vector<float>& gated) {
+    std::mt19937 rng(22);
+    const Executor executor{*usable_kernels().back(), threads};
+    WeightArena arena;
+    const StackedMatrix matrix = random_matrix(arena, threads, rng);
+    const Activation in = random_activation(executor, kColumns, rng);
+    for (uint32_t node = 1; node < threads.num_nodes(); ++node) {
+      const ReadyPanel* const first = in.columns(0, kColumns, 0).panels;
+      const ReadyPanel* const copy = in.columns(0, kColumns, node).panels;
+      CHECK(copy != first);
+      constexpr size_t kPanels = (kColumns + kPanelRows - 1) / kPanelRows * (kWidth / kBlockColumns);
+      CHECK(std::memcmp(copy, first, kPanels * sizeof(ReadyPanel)) == 0);
+    }
+    std::vector<float> out(kColumns * matrix.rows());
+    multiply_rows(executor, matrix, in, kColumns, {}, /*add=*/false, out.data(), matrix.rows());
+    // What is gated goes into another product.
+    Activation middle(kColumns, kPartRows[1], threads);
+    gated_multiply_rows(executor, {nullptr, matrix.parts[1], {}, Nonlinearity::kSilu}, in, kColumns, middle);
+    const std::string data = random_weights(TensorType::kF32, uint64_t{kWidth} * kPartRows[1], 0.3f, rng);
+    const TensorView tensor{
+        "t", TensorType::kF32, 2, {kPartRows[1], kWidth, 1, 1}, std::as_bytes(std::span(data))};
+    StackedMatrix last;
+    last.parts.push_back(*TiledMatrix::from_tensor(tensor, arena, threads));
+    gated.resize(kColumns * kWidth);
+    multiply_rows(executor, last, middle, kColumns, {}, /*add=*/false, gated.data(), kWidth);
+    return out;
+  };
+  std::vector<float> wanted_gated;
+  const std::vector<float> wanted = products_of(*pool_on_nodes(1, 1), wanted_gated);
+  for (const uint32_t num_nodes : {2u, 4u}) {
+    for (const uint32_t num_threads : {2u, 5u, 8u}) {
+      CAPTURE(num_nodes);
+      CAPTURE(num_threads);
+      const auto threads = pool_on_nodes(num_threads, num_nodes);
+      std::vector<float> gated;
+      CHECK(same_bits(products_of(*threads, gated), wanted));
+      CHECK(same_bits(gated, wanted_gated));
+      CHECK(threads->counts().num_too_early == 0);
+    }
   }
 }
 

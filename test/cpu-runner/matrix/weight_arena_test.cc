@@ -1,6 +1,7 @@
 #include "cpu-runner/matrix/weight_arena.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,8 +10,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "test/cpu-runner/threads_on_nodes.h"
 #include "test/unit_test.h"
 
 namespace runnel {
@@ -64,7 +67,8 @@ const std::vector<Piece> kPieces = {{"a", 100}, {"b", kMiB}, {"c", 5 * kMiB + 1}
 
 class SharedArena {
  public:
-  explicit SharedArena(MemoryFile file) : file_(std::move(file)) {}
+  explicit SharedArena(MemoryFile file, uint32_t num_nodes = 1)
+      : file_(std::move(file)), threads_(test::pool_on_nodes(4, num_nodes)) {}
 
   Result<void> expect(const std::string& model = kModel) { return arena_.expect(kExpected, model); }
   // Takes the pieces and calls each(index, data).
@@ -87,7 +91,7 @@ class SharedArena {
 
  private:
   MemoryFile file_;
-  std::unique_ptr<ThreadPool> threads_ = *ThreadPool::create(2);
+  std::unique_ptr<ThreadPool> threads_;
   WeightArena arena_{file_, *threads_};
 };
 
@@ -99,8 +103,8 @@ MemoryFile empty_file() {
   return *std::move(file);
 }
 
-std::unique_ptr<SharedArena> packed(const std::vector<Piece>& pieces) {
-  auto arena = std::make_unique<SharedArena>(empty_file());
+std::unique_ptr<SharedArena> packed(const std::vector<Piece>& pieces, uint32_t num_nodes = 1) {
+  auto arena = std::make_unique<SharedArena>(empty_file(), num_nodes);
   REQUIRE(arena->expect().ok());
   REQUIRE_FALSE(arena->arena().is_filled());
   const Result<void> taken = arena->take(pieces, [&](size_t i, std::byte* data) {
@@ -111,19 +115,55 @@ std::unique_ptr<SharedArena> packed(const std::vector<Piece>& pieces) {
   return arena;
 }
 
-TEST_CASE("packed weights are sealed, stay readable, and are found in place by another arena") {
-  const std::unique_ptr<SharedArena> packer = packed(kPieces);
-  CHECK(packer->file().is_sealed());
-  SharedArena user(packer->passed());
-  REQUIRE(user.expect().ok());
-  CHECK(user.arena().is_filled());
-  const Result<void> taken = user.take(kPieces, [&](size_t i, const std::byte* data) {
-    CHECK(reinterpret_cast<uintptr_t>(data) % 64 == 0);
-    CHECK(std::all_of(data, data + kPieces[i].bytes,
-                      [&](std::byte byte) { return byte == std::byte(static_cast<uint8_t>(i + 1)); }));
-  });
-  CHECK(taken.ok());
-  CHECK(user.arena().bytes() == packer->arena().bytes());
+TEST_CASE(
+    "packed weights are sealed, stay readable, and are found in place by another arena, with any nodes") {
+  for (const auto& [of_packer, of_user] : {std::pair(1u, 1u), std::pair(2u, 4u), std::pair(3u, 1u)}) {
+    CAPTURE(of_packer);
+    const std::unique_ptr<SharedArena> packer = packed(kPieces, of_packer);
+    CHECK(packer->file().is_sealed());
+    SharedArena user(packer->passed(), of_user);
+    REQUIRE(user.expect().ok());
+    CHECK(user.arena().is_filled());
+    const Result<void> taken = user.take(kPieces, [&](size_t i, const std::byte* data) {
+      CHECK(reinterpret_cast<uintptr_t>(data) % 64 == 0);
+      CHECK(std::all_of(data, data + kPieces[i].bytes,
+                        [&](std::byte byte) { return byte == std::byte(static_cast<uint8_t>(i + 1)); }));
+    });
+    CHECK(taken.ok());
+    CHECK(user.arena().bytes() == packer->arena().bytes());
+  }
+}
+
+// The pages of the file; a thread that writes to one that the system has not provided gets a SIGBUS.
+uint64_t provided_bytes(const MemoryFile& file) {
+  struct stat status {};
+  REQUIRE(fstat(file.descriptor(), &status) == 0);
+  return static_cast<uint64_t>(status.st_blocks) * 512;
+}
+
+TEST_CASE(
+    "with several nodes pages are provided piece by piece, in sections too, and with one many at once") {
+  for (const uint32_t num_nodes : {1u, 2u, 4u}) {
+    CAPTURE(num_nodes);
+    const std::unique_ptr<ThreadPool> threads = test::pool_on_nodes(5, num_nodes);
+    MemoryFile file = empty_file();
+    WeightArena arena(file, *threads);
+    constexpr uint64_t kAll = 64 * kMiB;
+    REQUIRE(arena.expect(kAll, kModel).ok());
+    uint64_t num_taken = 0;
+    for (const uint32_t num_sections : {1u, 3u, 8u}) {
+      const uint64_t bytes = 6 * kMiB * num_sections / 3;
+      const Result<std::byte*> taken = arena.take(bytes, "a", num_sections);
+      REQUIRE(taken.ok());
+      num_taken += bytes;
+      CHECK(provided_bytes(file) >= num_taken);
+      if (num_nodes == 1)
+        CHECK(provided_bytes(file) >= kAll);
+      else
+        CHECK(provided_bytes(file) <= num_taken + 2 * Memory::kHugePageBytes);
+      std::memset(*taken, 1, bytes);
+    }
+  }
 }
 
 TEST_CASE("the arena that packed weights reads them where they were") {
