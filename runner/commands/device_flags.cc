@@ -60,7 +60,16 @@ void add_cpu_flags(CLI::App& command, EngineFlags& flags) {
   add_weights_file_flags(command, flags);
   command.add_option("--threads", flags.num_threads, "Threads that compute")
       ->check(CLI::Range(1u, kMaxThreads))
-      ->default_str("one for each usable processor")
+      ->default_str("one for each usable core, divided by --runners")
+      ->group(kDevices);
+  command
+      .add_option_function<std::string>(
+          "--numa",
+          [&flags](const std::string& text) { flags.num_nodes = or_throw("--numa", numa_nodes_from(text)); },
+          "NUMA nodes, each with a part of the weights and threads that are bound to it; auto: those of the "
+          "machine; off: one; N: so many made up by dividing the threads, which are bound to nothing")
+      ->type_name("auto|off|N")
+      ->default_str("auto")
       ->group(kDevices);
   command.add_option("--isa", flags.isa, "Instruction set")
       ->type_name("portable|avx2|avxvnni|avx512vnni|dotprod|i8mm")

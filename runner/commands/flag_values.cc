@@ -11,6 +11,7 @@ namespace runnel {
 namespace {
 
 constexpr uint32_t kMaxGpuDevice = 255;
+constexpr uint32_t kMaxMadeUpNodes = 8;
 
 Error bad_value(const std::string& sentence) {
   return Error{ExitCode::kUsage, sentence};
@@ -72,6 +73,17 @@ Result<ActivationType> activation_type_from(const std::string& name, bool uses_g
   if (type && uses_gpu && *type != ActivationType::kI8)
     return bad_value(name + " is what cpu-runner alone computes with; here it is i8");
   return type;
+}
+
+Result<uint32_t> numa_nodes_from(const std::string& text) {
+  if (text == "auto") return uint32_t{0};
+  if (text == "off") return uint32_t{1};
+  uint32_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  if (is_number && count >= 1 && count <= kMaxMadeUpNodes) return count;
+  return bad_value(text + " is neither auto nor off nor a whole number from 1 to " +
+                   std::to_string(kMaxMadeUpNodes));
 }
 
 Result<SandboxMode> sandbox_mode_from(const std::string& name) {

@@ -32,6 +32,8 @@ Result<TensorType> tensor_type_from(const std::string& name);
 Result<KvType> kv_type_from(const std::string& name);
 // uses_gpu: accepts only a type that GPUs compute with.
 Result<ActivationType> activation_type_from(const std::string& name, bool uses_gpu);
+// Reads a number of NUMA nodes: "auto" gives 0, "off" 1.
+Result<uint32_t> numa_nodes_from(const std::string& text);
 Result<SandboxMode> sandbox_mode_from(const std::string& name);
 // Reads ID=BIAS.
 Result<LogitBias> bias_from(const std::string& text);

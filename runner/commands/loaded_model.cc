@@ -17,6 +17,8 @@
 #include "runner/models/kv_groups.h"
 #include "runner/models/registry.h"
 #include "runner/ranks/leading_model.h"
+#include "runner/system/numa_threads.h"
+#include "runner/system/processors.h"
 
 namespace runnel {
 namespace {
@@ -150,8 +152,19 @@ Result<RankModel> load_rank(const EngineFlags& given, const ModelFiles& opened,
 
 }  // namespace
 
+void EngineFlags::set_threads(const Topology& of_machine) {
+  topology = of_machine;
+  if (num_threads == 0) num_threads = std::clamp(usable_cores(topology) / num_runners, 1u, kMaxThreads);
+}
+
 BackendOptions EngineFlags::backend_options() const {
-  return {.num_threads = ranks == nullptr ? num_threads : std::max(1u, ranks->share_of(num_threads)),
+  // A rank has one thread at least. The threads of a rank follow those of the rank before, so that it has as
+  // few nodes as possible.
+  const uint32_t all_threads = ranks == nullptr ? num_threads : std::max(num_threads, ranks->num_ranks());
+  const RowRange own = ranks == nullptr ? RowRange{0, num_threads} : ranks->share_of(all_threads);
+  const std::vector<NumaNode> nodes = num_nodes == 0 ? topology.nodes : made_up_nodes(num_nodes);
+  return {.num_threads = own.count,
+          .nodes = divide_threads(nodes, own.first, own.count, all_threads),
           .kv_type = kv_cache_type,
           .isa = isa,
           .activations = activations,

@@ -20,6 +20,7 @@
 #include "runner/result.h"
 #include "runner/system/memory_file.h"
 #include "runner/system/start_times.h"
+#include "runner/system/topology.h"
 
 namespace runnel {
 
@@ -42,7 +43,7 @@ constexpr uint32_t kMaxNumBatchedTokens = 65536;
 struct EngineFlags {
   std::string model;           // path
   std::string architecture;    // expected architecture; empty: any
-  uint32_t num_threads = 0;    // 0: as many as usable_cores()
+  uint32_t num_threads = 0;    // 0: see set_threads
   uint32_t max_model_len = 0;  // 0: the model's own context
   uint32_t max_num_seqs = 64;
   uint32_t max_num_batched_tokens = 256;
@@ -85,6 +86,9 @@ struct EngineFlags {
   std::optional<TensorType> quantize = std::nullopt;  // for matrices of floats, at load
   std::string isa = "";                               // empty: the best one
   ActivationType activations = ActivationType::kI8;
+  // NUMA nodes among which the threads are divided: so many that are made up; 0: those of the machine.
+  uint32_t num_nodes = 0;
+  Topology topology = {};      // of the machine, by set_threads(); without nodes: it is not known
   bool share_weights = false;  // packs the weights into a file in memory
   int weights_fd = -1;         // of a file in memory that has the packed weights; -1: none
   std::shared_ptr<MemoryFile> weights_file = nullptr;  // by open_weights_file()
@@ -92,6 +96,9 @@ struct EngineFlags {
   bool enforce_eager = false;
   std::shared_ptr<StartTimes> start_times = nullptr;  // null: they are not printed
 
+  // Sets the topology, and the number of threads if it is open: one for each core that this runner may use
+  // beside the num_runners - 1 others.
+  void set_threads(const Topology& of_machine);
   // See EngineConfig.
   uint32_t max_head_rows() const;
   BackendOptions backend_options() const;

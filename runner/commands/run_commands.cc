@@ -13,7 +13,7 @@
 #include "runner/commands/score.h"
 #include "runner/commands/system_errors.h"
 #include "runner/synth/synth.h"
-#include "runner/system/processors.h"
+#include "runner/system/topology.h"
 
 namespace runnel {
 namespace {
@@ -160,7 +160,7 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
   const CLI::App& bench_app = *app.get_subcommand("bench");
   flags.is_gap_bench = bench_app.count("--long-prompt") > 0;
   if (bench_app.count("--repeats") > 0) flags.kernels.num_repeats = flags.bench.num_repeats;
-  if (flags.engine.num_threads == 0) flags.engine.num_threads = std::min(usable_cores(), kMaxThreads);
+  flags.engine.set_threads(read_topology());
 
   const Result<void> end = with_system_errors([&]() -> Result<void> {
     if (app.got_subcommand("serve")) return serve_command(flags.engine, flags.serve, factory);

@@ -161,8 +161,9 @@ RankGroup::~RankGroup() {
   for (const int pipe : lifelines_) close(pipe);
 }
 
-uint32_t RankGroup::share_of(uint32_t count) const {
-  return count / num_ranks_ + (rank_ < count % num_ranks_ ? 1 : 0);
+RowRange RankGroup::share_of(uint32_t count) const {
+  const uint32_t rest = count % num_ranks_;
+  return {rank_ * (count / num_ranks_) + std::min(rank_, rest), count / num_ranks_ + (rank_ < rest ? 1 : 0)};
 }
 
 uint32_t* RankGroup::told_words() {

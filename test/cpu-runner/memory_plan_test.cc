@@ -100,14 +100,17 @@ TEST_CASE("memory plan: loading and computing take the planned memory, within a 
   struct Case {
     uint32_t context;
     uint32_t num_threads;
+    uint32_t num_nodes;
     uint32_t hidden;
     TensorType type;
   };
-  for (const auto& [context, num_threads, hidden, type] :
-       {Case{512, 1, 512, TensorType::kQ8_0}, Case{2048, 2, 512, TensorType::kF16},
-        Case{1024, 5, 512, TensorType::kQ4_1}}) {
+  for (const auto& [context, num_threads, num_nodes, hidden, type] :
+       {Case{512, 1, 1, 512, TensorType::kQ8_0}, Case{2048, 2, 1, 512, TensorType::kF16},
+        Case{1024, 5, 1, 512, TensorType::kQ4_1}, Case{1024, 2, 2, 512, TensorType::kQ8_0},
+        Case{512, 5, 4, 512, TensorType::kQ4_1}}) {
     CAPTURE(context);
     CAPTURE(num_threads);
+    CAPTURE(num_nodes);
     const TemporaryFile file{write_tiny_llama({.matrix_type = type,
                                                .num_layers = 4,
                                                .hidden = hidden,
@@ -119,6 +122,7 @@ TEST_CASE("memory plan: loading and computing take the planned memory, within a 
                                  .bytes()};
     EngineFlags flags = flags_of(file.path());
     flags.num_threads = num_threads;
+    flags.num_nodes = num_nodes;
     flags.max_num_seqs = 32;
     flags.num_kvcache_blocks = context / flags.block_size;
     Result<std::unique_ptr<Backend>> backend = make_cpu_backend(flags.backend_options());
@@ -162,6 +166,24 @@ TEST_CASE("memory plan: a cache grows with sequences and their length, a step wi
   CHECK(longer.kv_cache == 4 * small.kv_cache);
   CHECK(longer.step.rows == 32 * small.step.rows);
   CHECK(shared.step.attention > longer.step.attention);
+}
+
+TEST_CASE("memory plan: each node has what products read of the rows") {
+  for (const char* model : {"llama3-q8_0.gguf", "qwen3moe-q8_0.gguf"}) {
+    CAPTURE(model);
+    EngineFlags flags = flags_of(golden_model_path(model));
+    flags.num_threads = 8;
+    const MemoryPlan one = *planned(flags);
+    flags.num_nodes = 2;
+    const MemoryPlan two = *planned(flags);
+    flags.num_nodes = 4;
+    const MemoryPlan four = *planned(flags);
+    CHECK(two.step.rows > one.step.rows);
+    CHECK(four.step.rows - two.step.rows == 2 * (two.step.rows - one.step.rows));
+    CHECK(four.step.logits - two.step.logits == 2 * (two.step.logits - one.step.logits));
+    CHECK(four.step.attention == one.step.attention);
+    CHECK(four.weights == one.weights);
+  }
 }
 
 TEST_CASE("memory plan: attention is sized by the context that the cache holds, not by the model's") {

@@ -52,6 +52,37 @@ TEST_CASE("tensor parallel: each architecture has the same logits with any numbe
   }
 }
 
+TEST_CASE("tensor parallel: ranks have the same logits with threads of any number of NUMA nodes") {
+  const TemporaryFile experts(wide_qwen3moe().bytes());
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const std::vector<uint32_t> ids = Golden(model).ids();
+    EngineFlags flags = small_flags_for(model.name == "qwen3moe" ? experts.path() : q8_0_path(model));
+    flags.max_model_len = model.max_positions;
+    const Logits expected = logits_with(flags, 1, ids);
+    for (const auto& [num_threads, num_nodes] : {std::pair(2u, 2u), std::pair(5u, 2u), std::pair(8u, 4u)}) {
+      CAPTURE(num_threads);
+      CAPTURE(num_nodes);
+      flags.num_threads = num_threads;
+      flags.num_nodes = num_nodes;
+      CHECK(same_bits(logits_with(flags, 2, ids), expected));
+    }
+  }
+}
+
+TEST_CASE("tensor parallel: the threads of a rank are of as few NUMA nodes as possible") {
+  EngineFlags flags = small_flags_for(golden_model_path("llama3-q8_0.gguf"));
+  flags.num_threads = 8;
+  const auto device = [](const LoadedModel& loaded) { return loaded.backend->device().name(); };
+  const auto device_with = [&](uint32_t num_nodes) {
+    flags.num_nodes = num_nodes;
+    return with_ranks(flags, 2, device);
+  };
+  CHECK(device_with(1).ends_with(", 4 threads in each of 2 ranks"));
+  CHECK(device_with(2).ends_with(", 4 threads in each of 2 ranks"));
+  CHECK(device_with(4).ends_with(", 4 threads on 2 nodes in each of 2 ranks"));
+}
+
 TEST_CASE("tensor parallel: each type of weights has the same logits with any number of ranks") {
   const std::vector<uint32_t> ids = count_from(3, 40);
   for (const TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0,

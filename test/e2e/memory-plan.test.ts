@@ -111,13 +111,15 @@ test.after(() => {
   for (const cgroup of cgroups) cgroup.remove();
 });
 
-for (const [name, model, context, threads, type] of [
-  ['the default model', DEFAULT_MODEL, 512, 1, 'f16'],
-  ['the default model', DEFAULT_MODEL, 1024, 3, 'q8_0'],
-  ['a model of random weights', synthetic, 512, 2, 'f32'],
+for (const [name, model, context, threads, type, numa] of [
+  ['the default model', DEFAULT_MODEL, 512, 1, 'f16', 'off'],
+  ['the default model', DEFAULT_MODEL, 1024, 3, 'q8_0', 'off'],
+  ['a model of random weights', synthetic, 512, 2, 'f32', 'off'],
+  ['the default model', DEFAULT_MODEL, 512, 4, 'f16', '2'],
 ] as const) {
-  test(`what the kernel counts is the plan, within 5 %: ${name}, ${context} tokens in ${type}, ${threads} threads`, async () => {
-    const flags = ['--model', model, '--threads', `${threads}`, '--kv-cache-type', type];
+  const subject = `${name}, ${context} tokens in ${type}, ${threads} threads, --numa ${numa}`;
+  test(`what the kernel counts is the plan, within 5 %: ${subject}`, async () => {
+    const flags = ['--model', model, '--threads', `${threads}`, '--numa', numa, '--kv-cache-type', type];
     flags.push('--max-num-seqs', `${NUM_SHORT}`, '--num-kvcache-blocks', `${context / BLOCK_SIZE}`);
     const plan = planOf(...flags);
     assert.is(plan.obstacle, null);

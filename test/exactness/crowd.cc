@@ -146,7 +146,10 @@ void Crowd::take(const NewToken& token, bool is_replayed) {
     member.has_ended = true;
   }
   if (&member != &under_test()) return;
-  if (runner_->setting.flags.num_threads > 1) events_.add(Event::kThreads);
+  if (runner_->setting.flags.num_threads > 1) {
+    events_.add(Event::kThreads);
+    if (runner_->setting.flags.num_nodes > 1) events_.add(Event::kNodes);
+  }
   if (runner_->setting.flags.isa == "portable") events_.add(Event::kPortable);
   if (runner_->setting.flags.enforce_eager) events_.add(Event::kEager);
   if (runner_->setting.flags.num_ranks > 1) events_.add(Event::kDevices);

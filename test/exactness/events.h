@@ -19,6 +19,7 @@ enum class Event : size_t {
   kKilled,         // its runner was killed after some of its tokens, and another one went on
   kKilledTwice,
   kThreads,   // one of its tokens was drawn in a runner with several threads
+  kNodes,     // ... of several NUMA nodes
   kPortable,  // ... in a runner with the portable kernels
   kEager,     // ... in a runner without graphs
   kReplayed,  // ... in a step computed by a graph that had been launched before
@@ -32,10 +33,10 @@ enum class Event : size_t {
 
 constexpr size_t kNumEvents = static_cast<size_t>(Event::kCount);
 constexpr std::array<const char*, kNumEvents> kEventNames = {
-    "in company",         "prompt split",    "mixed step",     "prefix hit",      "preempted",
-    "paused and resumed", "cancels near it", "killed",         "killed twice",    "several threads",
-    "portable kernels",   "without graphs",  "graph replayed", "several devices", "logprobs asked",
-    "drafts drawn",       "drafts rejected", "vectors near it"};
+    "in company",         "prompt split",     "mixed step",      "prefix hit",     "preempted",
+    "paused and resumed", "cancels near it",  "killed",          "killed twice",   "several threads",
+    "several nodes",      "portable kernels", "without graphs",  "graph replayed", "several devices",
+    "logprobs asked",     "drafts drawn",     "drafts rejected", "vectors near it"};
 
 class Events {
  public:

@@ -119,6 +119,7 @@ class Exactness {
   bool is_possible(Event event) const {
     switch (event) {
       case Event::kThreads:
+      case Event::kNodes:
         return sizes_.has_threads;
       case Event::kPortable:
         return sizes_.has_portable_kernels;

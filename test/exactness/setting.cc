@@ -15,7 +15,10 @@ Setting random_setting(Random& random, const Subject& subject, const Sizes& size
 
   // One line for each setting that may differ.
   if (sizes.has_portable_kernels && random.one_in(9)) flags.isa = "portable";
-  if (sizes.has_threads) flags.num_threads = random.pick({1u, 2u, 3u});
+  if (sizes.has_threads) {
+    flags.num_threads = random.pick({1u, 2u, 3u});
+    flags.num_nodes = random.pick({1u, 1u, 2u, 4u});
+  }
   flags.enforce_eager = sizes.has_graphs && random.one_in(3);
   flags.ranks_are_gpus = sizes.has_graphs;
   if (sizes.num_devices > 1 && subject.is_divisible() && random.one_in(3))

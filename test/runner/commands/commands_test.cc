@@ -1,6 +1,7 @@
 // The commands themselves on the fake model, and the command line up to the load of a model.
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <sstream>
 
 #include "runner/bench/bench.h"
@@ -64,11 +65,32 @@ int cpu_status_of(std::vector<const char*> arguments) {
 
 }  // namespace
 
-TEST_CASE("cuda-runner refuses float activations and instruction sets, which are cpu-runner's") {
+TEST_CASE("cuda-runner refuses float activations, instruction sets and NUMA nodes, which are cpu-runner's") {
   CHECK(gpu_status_of({"generate", "--model", "m", "--tokens", "1", "--activations", "f32"}) == 64);
   CHECK(gpu_status_of({"generate", "--model", "m", "--tokens", "1", "--activations", "i8"}) ==
         static_cast<int>(ExitCode::kNoDevice));
   CHECK(gpu_status_of({"generate", "--model", "m", "--tokens", "1", "--isa", "avx2"}) == 64);
+  CHECK(gpu_status_of({"generate", "--model", "m", "--tokens", "1", "--numa", "off"}) == 64);
+}
+
+TEST_CASE("the threads of a backend are divided among the nodes that --numa says") {
+  const auto nodes_with = [](std::vector<const char*> arguments) {
+    std::vector<uint32_t> counts;
+    const auto make = [&](const BackendOptions& options) -> Result<std::unique_ptr<Backend>> {
+      for (const NodeThreads& node : options.nodes) counts.push_back(node.num_threads);
+      return Error{ExitCode::kNoDevice, "There is no backend in this test."};
+    };
+    arguments.insert(arguments.begin(), {"cpu-runner", "generate", "--model", "m", "--tokens", "1"});
+    run_commands(static_cast<int>(arguments.size()), arguments.data(), {.kind = "cpu", .make = make});
+    return counts;
+  };
+  using Counts = std::vector<uint32_t>;
+  CHECK(nodes_with({"--threads", "5", "--numa", "off"}) == Counts{5});
+  CHECK(nodes_with({"--threads", "5", "--numa", "2"}) == Counts{3, 2});
+  CHECK(nodes_with({"--threads", "3", "--numa", "8"}) == Counts{1, 1, 1});
+  const Counts of_machine = nodes_with({"--threads", "64", "--numa", "auto"});
+  CHECK(std::accumulate(of_machine.begin(), of_machine.end(), 0u) == 64);
+  CHECK(nodes_with({"--threads", "64"}) == of_machine);
 }
 
 TEST_CASE("checkpoint stores keys and values as they are, unless a flag says otherwise") {
@@ -299,6 +321,8 @@ TEST_CASE("command line: usage errors exit with status 64, other errors with the
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--activations", "i4"}) == 64);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--activations", "f32"}) == 69);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--isa", "avx2"}) == 69);
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--numa", "9"}) == 64);
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--numa", "2"}) == 69);
   CHECK(status_of({"bench", "--model", "m", "--memory-bytes", "0"}) == 64);
   CHECK(status_of({"bench", "--model", "m", "--memory-bytes", "1"}) == 69);
   CHECK(status_of({"bench", "--model", "m", "--memory-bytes", "1", "--kv-cache-bytes", "1"}) == 64);

@@ -36,6 +36,16 @@ TEST_CASE("flags: a GPU has a number, and the names of the CPU lead to cpu-runne
     CHECK(refusal_of(gpu_number_from(text)) == text + " is not a whole number from 0 to 255");
 }
 
+TEST_CASE("flags: NUMA nodes are those of the machine, one, or so many that are made up") {
+  CHECK(*numa_nodes_from("auto") == 0);
+  CHECK(*numa_nodes_from("off") == 1);
+  CHECK(*numa_nodes_from("1") == 1);
+  CHECK(*numa_nodes_from("8") == 8);
+  for (const std::string text : {"", "0", "9", "-1", "on", "2.5", "Auto"})
+    CHECK(refusal_of(numa_nodes_from(text)) ==
+          text + " is neither auto nor off nor a whole number from 1 to 8");
+}
+
 TEST_CASE("flags: the identity of a file is four numbers") {
   CHECK(check_file_identity("12-1700000000000000000-7-64769").ok());
   for (const std::string text : {"", "12", "12-1-7", "12-1-7-x"})

@@ -11,6 +11,7 @@
 #include "runner/commands/memory_plan.h"
 #include "runner/system/memory.h"
 #include "runner/system/process_memory.h"
+#include "runner/system/processors.h"
 #include "test/fixtures/golden_models.h"
 #include "test/fixtures/sequences.h"
 #include "test/fixtures/tiny_llama.h"
@@ -44,6 +45,24 @@ class ModelOnDisk {
  private:
   TemporaryFile file_{write_tiny_llama({.num_heads = 2, .num_kv_heads = 1}).bytes()};
 };
+
+TEST_CASE(
+    "threads are as many as the cores that a runner may use beside others, unless a flag says a number") {
+  const Topology topology{.nodes = {{2, {0, 1, 8, 9}}, {1, {2}}}};
+  const auto threads_of = [&](uint32_t asked, uint32_t num_runners) {
+    EngineFlags flags;
+    flags.num_threads = asked;
+    flags.num_runners = num_runners;
+    flags.set_threads(topology);
+    return flags.num_threads;
+  };
+  const uint32_t num_cores = usable_cores(topology);
+  CHECK(num_cores <= 3);  // a quota may allow fewer
+  CHECK(threads_of(0, 1) == num_cores);
+  CHECK(threads_of(0, 2) == std::max(1u, num_cores / 2));
+  CHECK(threads_of(0, 16) == 1);
+  CHECK(threads_of(7, 2) == 7);
+}
 
 // K and V of one token: one head of 32 values in each of 2 layers.
 constexpr uint64_t kValuesPerToken = 2 * 2 * 32;

@@ -136,15 +136,15 @@ TEST_CASE("rank group: the others die with the leader, in the sandbox too") {
   close(pipe_of_followers[0]);
 }
 
-TEST_CASE("rank group: shares of a number differ by one at most") {
+TEST_CASE("rank group: shares of a number follow each other and differ by one at most") {
   const int status = end_of([] {
     const std::unique_ptr<RankGroup> group = group_of(3);
-    const uint32_t share = group->share_of(8);
+    const RowRange share = group->share_of(8);
     unless_leading(*group, [&] {
-      if (share != (group->rank() == 1 ? 3u : 2u)) _exit(1);
+      if (share != (group->rank() == 1 ? RowRange{3, 3} : RowRange{6, 2})) _exit(1);
       (void)group->hear();
     });
-    if (share != 3) _exit(2);
+    if (share != RowRange{0, 3}) _exit(2);
   });
   CHECK(status == 0);
 }
