@@ -59,6 +59,7 @@ export interface Inspection {
 const planSettings = {
   ...deviceSettings,
   threads: runnerSettings.threads,
+  numa: runnerSettings.numa,
   'kv-cache-type': runnerSettings['kv-cache-type'],
   quantize: runnerSettings.quantize,
 } as const;
@@ -99,18 +100,18 @@ export const inspect = command({
       cudaRunner: config['cuda-runner'],
       gpuDevice: Math.max(0, config['gpu-device'] ?? 0),
     });
+    const given = (...names: ('threads' | 'numa' | 'kv-cache-type' | 'quantize')[]) =>
+      names.flatMap((name) => (config[name] === undefined ? [] : [`--${name}`, String(config[name])]));
     const device =
       serves === 'cuda'
         ? ['--gpu-device', String(Math.max(0, config['gpu-device'] ?? 0))]
-        : ['--threads', String(config.threads)];
-    const types = (['kv-cache-type', 'quantize'] as const).flatMap((name) =>
-      config[name] === undefined ? [] : [`--${name}`, config[name]],
-    );
+        : given('threads', 'numa');
+    const flags = [...device, ...given('kv-cache-type', 'quantize')];
     const runner = serves === 'cuda' ? config['cuda-runner'] : config.runner;
     const told =
       serves === null
         ? (advice[0] ?? 'No runner can compute on this machine.')
-        : await inspectBy(runner, { model: path, context, batch, flags: [...device, ...types] });
+        : await inspectBy(runner, { model: path, context, batch, flags });
     const inspection = { ...(await factsOf(model)), ...runnerFacts(told, batch), backend: serves };
     process.stdout.write(`${config.json ? JSON.stringify(inspection) : textOf(inspection)}\n`);
     return inspection.obstacle === null ? ExitCode.ok : ExitCode.unavailable;

@@ -18,6 +18,7 @@ const ASKED = [
   'kv-cache-type',
   'quantize',
 ] as const satisfies (keyof RunnerConfig)[];
+const ASKED_OF_CPU = ['threads', 'numa', 'memory-bytes'] as const satisfies (keyof RunnerConfig)[];
 
 /** More than any device has. */
 const ALL_BYTES = 2 ** 50;
@@ -29,7 +30,8 @@ export async function memoryNeedOf(
 ): Promise<MemoryNeed | string> {
   const kind = await kindOf(config);
   const args = ['inspect', '--json', '--model', path];
-  for (const name of ASKED) if (config[name] !== undefined) args.push(`--${name}`, String(config[name]));
+  for (const name of kind === 'cpu' ? [...ASKED, ...ASKED_OF_CPU] : ASKED)
+    if (config[name] !== undefined) args.push(`--${name}`, String(config[name]));
   const { runners } = config;
   const budgetBytes = config['memory-budget-bytes'];
   if (budgetBytes !== undefined) args.push('--available-bytes', String(Math.floor(budgetBytes / runners)));
@@ -37,10 +39,6 @@ export async function memoryNeedOf(
   else if (kind === 'cuda') args.push('--available-bytes', String(ALL_BYTES));
   if (runners > 1) args.push('--runners', String(runners));
   if (kind === 'cuda') args.push('--gpu-device', String(config['gpu-device'] ?? 0));
-  else {
-    args.push('--threads', String(config.threads));
-    if (config['memory-bytes'] !== undefined) args.push('--memory-bytes', String(config['memory-bytes']));
-  }
   const told = await inspection(kind === 'cuda' ? config['cuda-runner'] : config.runner, args);
   if (typeof told === 'string') return told;
   const { memory_bytes, weights_bytes = 0, available_bytes, num_kvcache_blocks, obstacle } = told;

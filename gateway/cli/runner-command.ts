@@ -25,6 +25,7 @@ export const PASSED_ON = [
 /** Settings of one kind of runner. */
 export const PASSED_ON_TO_CPU = [
   'threads',
+  'numa',
   'isa',
   'activations',
   'memory-bytes',

@@ -30,8 +30,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
     ...auditFaults(merged),
     ...kvDiskFaults(merged),
   ]);
-  if (sourceOf('threads') !== undefined) return config;
-  return Object.freeze({ ...config, threads: Math.max(1, Math.floor(config.threads / config.runners)) });
+  return config;
 }
 
 type MergedConfig = Merged<typeof serveSettings>;

@@ -45,6 +45,19 @@ export function wholeOr<Meaning>(word: string, meaning: Meaning, min: number, ma
   return new Setting(schema, 'N');
 }
 
+/** One of these words, or a whole number. */
+export function wordOrWhole<const Words extends readonly string[]>(words: Words, min: number, max: number) {
+  const schema = z.unknown().transform((value, context): Words[number] | number => {
+    for (const kind of [z.enum(words), wholeBetween(min, max)]) {
+      const { success, data } = kind.safeParse(value);
+      if (success) return data;
+    }
+    context.addIssue(`must be ${words.join(', ')} or a whole number between ${min} and ${max}`);
+    return z.NEVER;
+  });
+  return new Setting(schema, `${words.join('|')}|N`);
+}
+
 export function powerOfTwo(min: number, max: number) {
   const fault = `must be a power of two between ${min} and ${max}`;
   return new Setting(

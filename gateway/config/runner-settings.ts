@@ -1,7 +1,18 @@
-import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
-import { bytes, decimal, mebibytes, model, oneOf, onOff, powerOfTwo, text, whole, wholeOr } from './kinds.ts';
+import {
+  bytes,
+  decimal,
+  mebibytes,
+  model,
+  oneOf,
+  onOff,
+  powerOfTwo,
+  text,
+  whole,
+  wholeOr,
+  wordOrWhole,
+} from './kinds.ts';
 import { aliasOf, type ConfigOf, inGroup } from './setting.ts';
 
 /**
@@ -9,6 +20,7 @@ import { aliasOf, type ConfigOf, inGroup } from './setting.ts';
  */
 export const RUNNER_LIMITS = {
   threads: 256,
+  madeUpNodes: 8,
   runners: 16,
   ranks: 16,
   maxModelLen: 2 ** 20,
@@ -57,8 +69,13 @@ export const runnerSettings = {
       .optional('off')
       .help('Launch each CUDA kernel by itself instead of in CUDA graphs'),
     threads: whole(1, RUNNER_LIMITS.threads)
-      .or(Math.min(availableParallelism(), RUNNER_LIMITS.threads), 'one for each processor')
+      .optional('one for each usable core')
       .help('Threads of each CPU runner'),
+    numa: wordOrWhole(['auto', 'off'], 1, RUNNER_LIMITS.madeUpNodes)
+      .optional('auto')
+      .help(
+        'NUMA nodes of the CPU runner, each with a part of the weights and threads that are bound to it; auto: those of the machine; off: one; N: so many made up by dividing the threads, which are bound to nothing',
+      ),
     isa: oneOf(['portable', 'avx2', 'avxvnni', 'avx512vnni', 'dotprod', 'i8mm'])
       .optional('the best that the processor has')
       .help('Instruction set of the CPU runner'),
@@ -225,5 +242,5 @@ export function backendFaults(
 export const UNKNOWN_TO = {
   auto: [],
   cpu: ['gpu-device', 'enforce-eager', 'gpu-memory-utilization'],
-  cuda: ['threads', 'isa', 'memory-bytes', 'keep-kv'],
+  cuda: ['threads', 'numa', 'isa', 'memory-bytes', 'keep-kv'],
 } as const satisfies Record<(typeof BACKENDS)[number], readonly (keyof RunnerConfig)[]>;

@@ -41,7 +41,7 @@ export const serveSettings = {
     runners: whole(1, RUNNER_LIMITS.runners)
       .or(1)
       .help(
-        'Runners of the model, all on the CPU or all on the CUDA device; without --threads those on the CPU share the processors',
+        'Runners of the model, all on the CPU or all on the CUDA device; without --threads those on the CPU share the cores',
       ),
   }),
   ...inGroup('Model', {

@@ -51,7 +51,7 @@ test('what decides the packed weights is in their key, and nothing else', async 
       slot,
     ).weightsKey;
   assert.ok(keyOf());
-  assert.is(keyOf('--threads', '1', '--isa', 'portable', '--max-num-seqs', '3'), keyOf());
+  assert.is(keyOf('--threads', '1', '--numa', '2', '--isa', 'portable', '--max-num-seqs', '3'), keyOf());
   assert.is.not(keyOf('--quantize', 'q8_0'), keyOf());
   assert.is.not(keyOf('--runner', 'another'), keyOf());
   assert.is(keyOf('--tensor-parallel-size', '1'), keyOf());

@@ -31,8 +31,7 @@ function outcomeOf(line: string): string {
   try {
     const config = readConfig([...model, ...args.slice(model.length === 0 ? 1 : 0)], env);
     const changed = Object.entries(config).filter(([name, value]) => {
-      const isDefault = JSON.stringify(value) === JSON.stringify(defaults[name as keyof Config]);
-      return !isDefault && (name !== 'threads' || line.includes('threads'));
+      return JSON.stringify(value) !== JSON.stringify(defaults[name as keyof Config]);
     });
     const backend = backendOf(config) === 'auto' ? '' : ` on ${backendOf(config)}`;
     return JSON.stringify(Object.fromEntries(changed)) + backend;
@@ -101,26 +100,20 @@ test('the printed configuration reads back as the same', () => {
     ['--model', 'm', '--gpu-memory-utilization', '0.5', '--tensor-parallel-size', '1'],
     ['--model', 'm', '--max-tokens-in', '7', '--max-tokens-out', '9'],
     ['--model', 'm', '--backend', 'cpu', '--isa', 'avx2', '--activations', 'f32'],
+    ['--model', 'm', '--numa', 'off'],
+    ['--model', 'm', '--numa', '4'],
     ['--model', 'm', '--backend', 'cuda', '--activations', 'i8'],
   ];
   for (const args of cases) {
     const config: Config = readConfig(args, {});
     const printed = printConfig(config);
-    // Settings that a backend does not have are not printed, because the command line could not set them.
-    const unsaid = config.backend === 'cuda' ? { threads: readConfig(['--model', 'm'], {}).threads } : {};
-    assert.equal(readConfig(['--config', file(printed)], {}), { ...config, ...unsaid }, printed);
+    assert.equal(readConfig(['--config', file(printed)], {}), config, printed);
   }
 });
 
 test('a configuration file that is absent is no usage error', async () => {
   const absent = await errorOf(() => readConfig(['--config', '/nowhere/runnel.json'], {}));
   assert.is((absent as NodeJS.ErrnoException).code, 'ENOENT');
-});
-
-test('the runners of a model share the processors', () => {
-  const threads = (...args: string[]) =>
-    readConfig(['--model', 'm', '--backend', 'cpu', ...args], {}).threads;
-  assert.is(threads('--runners', '2'), Math.max(1, Math.floor(threads() / 2)));
 });
 
 test.run();
