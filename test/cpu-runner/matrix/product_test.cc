@@ -25,16 +25,19 @@ constexpr uint32_t kWidth = 64;
 // Parts that begin in the middle of a chunk's rows. One of them has several chunks; no last chunk is full.
 constexpr uint32_t kPartRows[] = {21, 150, 67};
 
+TiledMatrix random_part(TensorType type, uint32_t num_rows, uint32_t width, WeightArena& arena,
+                        ThreadPool& threads, std::mt19937& rng) {
+  const std::string data = random_weights(type, uint64_t{num_rows} * width, 0.3f, rng);
+  const TensorView tensor{"t", type, 2, {width, num_rows, 1, 1}, std::as_bytes(std::span(data))};
+  auto part = TiledMatrix::from_tensor(tensor, arena, threads);
+  REQUIRE(part.ok());
+  return *std::move(part);
+}
+
 StackedMatrix random_matrix(WeightArena& arena, ThreadPool& threads, std::mt19937& rng) {
   StackedMatrix matrix;
-  for (const uint32_t num_rows : kPartRows) {
-    const std::string data = random_weights(TensorType::kF32, uint64_t{num_rows} * kWidth, 0.3f, rng);
-    const TensorView tensor{
-        "t", TensorType::kF32, 2, {kWidth, num_rows, 1, 1}, std::as_bytes(std::span(data))};
-    auto part = TiledMatrix::from_tensor(tensor, arena, threads);
-    REQUIRE(part.ok());
-    matrix.parts.push_back(*std::move(part));
-  }
+  for (const uint32_t num_rows : kPartRows)
+    matrix.parts.push_back(random_part(TensorType::kF32, num_rows, kWidth, arena, threads, rng));
   return matrix;
 }
 
@@ -153,14 +156,12 @@ TEST_CASE(
     }
     std::vector<float> out(kColumns * matrix.rows());
     multiply_rows(executor, matrix, in, kColumns, {}, /*add=*/false, out.data(), matrix.rows());
-    // What is gated goes into another product.
-    Activation middle(kColumns, kPartRows[1], threads);
-    gated_multiply_rows(executor, {nullptr, matrix.parts[1], {}, Nonlinearity::kSilu}, in, kColumns, middle);
-    const std::string data = random_weights(TensorType::kF32, uint64_t{kWidth} * kPartRows[1], 0.3f, rng);
-    const TensorView tensor{
-        "t", TensorType::kF32, 2, {kPartRows[1], kWidth, 1, 1}, std::as_bytes(std::span(data))};
-    StackedMatrix last;
-    last.parts.push_back(*TiledMatrix::from_tensor(tensor, arena, threads));
+    // Weights of 8 bits are multiplied with the copies, and what is gated goes into another product.
+    constexpr uint32_t kMiddle = 320;
+    const TiledMatrix up = random_part(TensorType::kQ8_0, kMiddle, kWidth, arena, threads, rng);
+    Activation middle(kColumns, kMiddle, threads);
+    gated_multiply_rows(executor, {nullptr, up, {}, Nonlinearity::kSilu}, in, kColumns, middle);
+    const StackedMatrix last{{random_part(TensorType::kQ8_0, kWidth, kMiddle, arena, threads, rng)}};
     gated.resize(kColumns * kWidth);
     multiply_rows(executor, last, middle, kColumns, {}, /*add=*/false, gated.data(), kWidth);
     return out;
