@@ -60,7 +60,7 @@ void add_cpu_flags(CLI::App& command, EngineFlags& flags) {
   add_weights_file_flags(command, flags);
   command.add_option("--threads", flags.num_threads, "Threads that compute")
       ->check(CLI::Range(1u, kMaxThreads))
-      ->default_str("one for each usable core, divided by --runners")
+      ->default_str("one for each usable core, shared among --runners")
       ->group(kDevices);
   command
       .add_option_function<std::string>(
