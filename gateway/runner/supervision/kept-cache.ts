@@ -86,7 +86,8 @@ export class KeptCache {
       this.#memory = await this.#make(runner);
       this.#events.onMade?.(this.#place, this.#memory);
     } catch (error) {
-      this.#events.onDropped(this.#place, messageOf(error));
+      // Nobody needs it any more, and the log has ended.
+      if (!this.#isClosed) this.#events.onDropped(this.#place, messageOf(error));
     }
     this.#maker = runner;
     this.#making = undefined;

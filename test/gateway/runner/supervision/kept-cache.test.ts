@@ -107,6 +107,15 @@ test('without memory runners are started all the same, and the log says why', as
   assert.equal(cache.passTo(command).descriptors, [10_002], 'the next start tries again');
 });
 
+test('memory that could not be made before the end is not in the log', async () => {
+  const { cache, dropped, settle } = keptCache();
+  cache.wait(command, () => {});
+  cache.close();
+  settle(new Error('It was killed.'));
+  await new Promise(setImmediate);
+  assert.equal(dropped, []);
+});
+
 test('the next runner takes over, whatever has killed the last one once', async () => {
   for (const death of [killed, fruitless, deathBy({ signal: 'SIGSEGV' }), deathBy({ code: 70 })]) {
     const { cache, dropped, next } = await readyCache();
