@@ -74,24 +74,12 @@ TEST_CASE("numa: requests in company have the same tokens on any number of nodes
 
 TEST_CASE("numa: an encoder has the same vectors on any number of nodes") {
   EngineFlags flags = small_flags_for(golden_model_path("bert-q8_0.gguf"));
-  const auto vectors = [](const LoadedModel& loaded) {
-    Engine& engine = *loaded.engine;
-    std::mt19937 random(3);
-    for (uint32_t id = 1; id <= 4; ++id) {
-      Sequence text = sequence_of(id, random_ids(60 * id, 256, random), 1);
-      text.pooled = PooledStates(Pooling::kMean, text.num_prompt_tokens);
-      CHECK_FALSE(engine.add(std::move(text)));
-    }
-    Logits all;
-    while (engine.has_work())
-      for (Embedded& embedded : engine.step().embedded) all.push_back(std::move(embedded.values));
-    return all;
-  };
-  const Logits expected = on_nodes(flags, 1, vectors);
+  const Logits expected = on_nodes(flags, 1, vectors_of);
   CHECK(expected.size() == 4);
   for (const uint32_t num_threads : {1u, 3u, 8u}) {
     flags.num_threads = num_threads;
-    for (const uint32_t num_nodes : {2u, 4u}) CHECK(same_bits(on_nodes(flags, num_nodes, vectors), expected));
+    for (const uint32_t num_nodes : {2u, 4u})
+      CHECK(same_bits(on_nodes(flags, num_nodes, vectors_of), expected));
   }
 }
 

@@ -116,22 +116,10 @@ TEST_CASE("tensor parallel: requests in company have the same tokens with any nu
 
 TEST_CASE("tensor parallel: an encoder has the same vectors with any number of ranks") {
   const EngineFlags flags = small_flags_for(golden_model_path("bert-q8_0.gguf"));
-  const auto vectors = [](const LoadedModel& loaded) {
-    Engine& engine = *loaded.engine;
-    std::mt19937 random(3);
-    for (uint32_t id = 1; id <= 4; ++id) {
-      Sequence text = sequence_of(id, random_ids(60 * id, 256, random), 1);
-      text.pooled = PooledStates(Pooling::kMean, text.num_prompt_tokens);
-      CHECK_FALSE(engine.add(std::move(text)));
-    }
-    Logits all;
-    while (engine.has_work())
-      for (Embedded& embedded : engine.step().embedded) all.push_back(std::move(embedded.values));
-    return all;
-  };
-  const Logits expected = with_ranks(flags, 1, vectors);
+  const Logits expected = with_ranks(flags, 1, vectors_of);
   CHECK(expected.size() == 4);
-  for (const uint32_t num_ranks : {2u, 4u}) CHECK(same_bits(with_ranks(flags, num_ranks, vectors), expected));
+  for (const uint32_t num_ranks : {2u, 4u})
+    CHECK(same_bits(with_ranks(flags, num_ranks, vectors_of), expected));
 }
 
 TEST_CASE("tensor parallel: no rank holds more than its part of the weights and a tenth") {

@@ -37,10 +37,7 @@ export interface KvDiskOptions {
   readonly log: (event: KvDiskEvent) => void;
   /** Stand in for the real world in tests. */
   readonly clock?: Clock;
-  readonly start?: (events: {
-    onMessage(message: FromKeeper): void;
-    onEnd(reason: string): void;
-  }) => KeeperLink;
+  readonly start?: typeof startKeeper;
 }
 
 /** Blocks of a text on their way to a runner. */
