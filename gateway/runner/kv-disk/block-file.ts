@@ -9,8 +9,9 @@
  * crash of the machine lost one of them or a newer block lies there, does not decrypt, and counts as not there.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
-import { closeSync, constants, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
+import { closeSync, constants, fstatSync, ftruncateSync, openSync, readSync } from 'node:fs';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { writeAll } from '../../system/write-all.ts';
 import type { BlockKey } from './block-keys.ts';
 import {
   type BlockRecord,
@@ -292,9 +293,4 @@ async function fill(fd: number, fileBytes: number): Promise<void> {
 
 function inPages(numBytes: number): number {
   return Math.ceil(numBytes / pageBytes) * pageBytes;
-}
-
-function writeAll(fd: number, bytes: Uint8Array, position: number): void {
-  for (let done = 0; done < bytes.length; )
-    done += writeSync(fd, bytes, done, bytes.length - done, position + done);
 }

@@ -4,7 +4,8 @@
  * the runner has already there are only entries, without bytes.
  */
 import { randomBytes } from 'node:crypto';
-import { closeSync, writeSync } from 'node:fs';
+import { closeSync } from 'node:fs';
+import { writeAll } from '../../system/write-all.ts';
 import { type BlockKey, contentOf } from './block-keys.ts';
 import {
   blockOffset,
@@ -179,8 +180,7 @@ export class StagingMemory {
   }
 
   #write(position: number, bytes: Uint8Array): void {
-    for (let done = 0; done < bytes.length; )
-      done += writeSync(this.#fd, bytes, done, bytes.length - done, position + done);
+    writeAll(this.#fd, bytes, position);
   }
 }
 
