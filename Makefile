@@ -185,7 +185,7 @@ test: build model vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES)
 check: build model all-vocabularies $(BUILD)/.test-packages $(BUILD)/.proxy-packages $(KUBERNETES_SCHEMAS) $(PYTHON_CLIENTS) $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_WERROR=ON -DRUNNEL_SANITIZE=ON >/dev/null
 	@cmake -S . -B $(BUILD)/threads -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_WERROR=ON -DRUNNEL_SANITIZE=thread >/dev/null
-	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-folder fuzz-commands fuzz-events
+	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-folder fuzz-commands fuzz-events fuzz-kv-index
 	@ninja -C $(BUILD)/threads thread-tests
 	$(call configure,$(WITH_NVRTC) $(WITH_NVCC))
 	@ninja -C $(BUILD) $(TEST_RUNNERS) cuda-runner-tests exactness check-programs volta-check nvcc-objects cuda_host

@@ -83,8 +83,8 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
   return [
     testFile(
       'test/e2e/kept-cache.test.ts',
-      { KEPT_KILLS: 50, SURVIVOR_KILLS: 12, KEPT_STREAMS: 16, KEPT_WORDS: 1030 },
-      { 'kills with kept caches': 100, 'kills of one of two runners': 24 },
+      { KEPT_KILLS: 50, SURVIVOR_KILLS: 50, KEPT_STREAMS: 16, KEPT_WORDS: 1030 },
+      { 'kills with kept caches': 100, 'kills of one of two runners': 100 },
     ),
     testFile('test/e2e/cut-points.test.ts', { CUT_STRIDE: 1 }, { cuts: 1270 }),
     testFile('test/e2e/kv-disk.test.ts', { DISK_KILLS: 10, DISK_PROMPTS: 20 }, { 'ends of the gateway': 20 }),
@@ -127,6 +127,7 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
       [`${build}/fuzz-kv-index`, '--units', '1000000', '--seed', seedOfTheDay(new Date())],
       { indexes: 1_000_000 },
     ),
+    fuzz('the same under the sanitizers', `${sanitized}/fuzz-kv-index`, 'indexes', 1_000_000, isNightly),
     testFile('test/fuzz/gateway-frames.test.ts', { FUZZ_FRAMES: 1_000_000 }, { frames: 1_000_000 }),
     program('kernels for compute capability 7.0', [VOLTA_CHECK], { kernels: 50 }),
     testFile('test/e2e/native-api.test.ts', { EMULATED: 1 }, { 'tests passed': 16 }),

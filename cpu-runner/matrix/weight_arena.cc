@@ -182,17 +182,21 @@ Result<void> WeightArena::provide_pages(const Piece& piece) {
     ends.push_back(static_cast<uint32_t>(parts.size()));
   }
   std::atomic<int> error = 0;
+  std::atomic<uint64_t> num_in_small_pages = 0;
   threads_->run_on_nodes(ends, [&](uint32_t i, uint32_t) {
     const uint64_t from = parts[i].begin;
     const uint64_t to = std::min(parts[i].end, num_provided_);
     for (uint64_t page = from; page < to; page += kHuge) {
       if (pwrite(shared_->descriptor(), "", 1, static_cast<off_t>(segment.offset + page)) != 1) error = errno;
     }
-    madvise(segment.memory.data() + from, to - from, kCollapse);
+    // EINVAL: the system collapses nothing; whoever asks for shared weights knows that.
+    if (madvise(segment.memory.data() + from, to - from, kCollapse) != 0 && errno != EINVAL)
+      num_in_small_pages += to - from;
     // EINVAL: the system is too old.
     if (madvise(segment.memory.data() + from, to - from, kPopulateWrite) != 0 && errno != EINVAL)
       error = errno;
   });
+  num_in_small_pages_ += num_in_small_pages;
   if (error == 0) return {};
   return Error{ExitCode::kSystem,
                "The system refuses pages for the model's weights: " + std::string(std::strerror(error)) + ".",
@@ -211,6 +215,13 @@ void WeightArena::seal() {
   header.fingerprint = fingerprint_;
   std::memcpy(segments_.front().memory.data(), &header, sizeof(header));
 
+  if (num_in_small_pages_ > 0) {
+    std::fprintf(
+        stderr,
+        "The system has no huge pages for up to %llu of %llu bytes of the weights; tokens take longer "
+        "until the next start.\n",
+        static_cast<unsigned long long>(num_in_small_pages_), static_cast<unsigned long long>(num_bytes));
+  }
   Result<void> sealed = shared_->resize(round_up(num_bytes, kHuge));
   for (Segment& segment : segments_)
     if (sealed) sealed = segment.memory.give_up_writing(*shared_, segment.offset);

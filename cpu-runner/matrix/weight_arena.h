@@ -93,9 +93,10 @@ class WeightArena {
   MemoryFile* shared_ = nullptr;
   ThreadPool* threads_ = nullptr;
   std::vector<Segment> segments_;
-  uint64_t num_taken_ = 0;     // bytes of the last segment
-  uint64_t num_expected_ = 0;  // bytes of the last segment that are sure to be taken
-  uint64_t num_provided_ = 0;  // bytes of the last segment that have pages
+  uint64_t num_taken_ = 0;           // bytes of the last segment
+  uint64_t num_expected_ = 0;        // bytes of the last segment that are sure to be taken
+  uint64_t num_provided_ = 0;        // bytes of the last segment that have pages
+  uint64_t num_in_small_pages_ = 0;  // bytes at most, of those that huge pages were refused for
   uint64_t bytes_ = 0;
   uint64_t fingerprint_ = 0;
   std::string identity_;

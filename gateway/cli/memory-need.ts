@@ -34,10 +34,12 @@ export async function memoryNeedOf(
     if (config[name] !== undefined) args.push(`--${name}`, String(config[name]));
   const { runners } = config;
   const budgetBytes = config['memory-budget-bytes'];
-  if (budgetBytes !== undefined) args.push('--available-bytes', String(Math.floor(budgetBytes / runners)));
+  if (budgetBytes !== undefined) args.push('--available-bytes', String(budgetBytes));
   // Without a limit the first model would plan for all of the device.
   else if (kind === 'cuda') args.push('--available-bytes', String(ALL_BYTES));
   if (runners > 1) args.push('--runners', String(runners));
+  const areShared = kind === 'cpu' && runners > 1 && (config['tensor-parallel-size'] ?? 1) === 1;
+  if (areShared) args.push('--share-weights');
   if (kind === 'cuda') args.push('--gpu-device', String(config['gpu-device'] ?? 0));
   const told = await inspection(kind === 'cuda' ? config['cuda-runner'] : config.runner, args);
   if (typeof told === 'string') return told;
@@ -45,10 +47,11 @@ export async function memoryNeedOf(
   // Too little free memory now is no obstacle, since other models may be unloaded.
   if (memory_bytes === undefined)
     return obstacle ?? `The runner did not report how much memory ${path} needs.`;
-  // The plan counts the part of one runner. Those on the CPU share the weights.
-  const sharedBytes = kind === 'cpu' ? weights_bytes : 0;
-  const bytes = memory_bytes + (runners - 1) * (memory_bytes - sharedBytes);
-  const availableBytes = available_bytes === undefined ? undefined : available_bytes * runners;
+  // The plan counts what one runner takes and may take.
+  const sharedBytes = areShared ? weights_bytes : 0;
+  const ofAll = (ofOne: number) => sharedBytes + runners * Math.max(0, ofOne - sharedBytes);
+  const bytes = ofAll(memory_bytes);
+  const availableBytes = available_bytes === undefined ? undefined : ofAll(available_bytes);
   const cache = num_kvcache_blocks === undefined ? undefined : { kind, numBlocks: num_kvcache_blocks };
   return { kind, bytes, availableBytes, cache };
 }

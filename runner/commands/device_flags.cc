@@ -164,9 +164,9 @@ CLI::Option* add_gpu_device_flag(CLI::App& command, EngineFlags& flags) {
 void add_device_flags(CLI::App& command, EngineFlags& flags, bool uses_gpu) {
   add_activations_flag(command, flags, uses_gpu);
   command
-      .add_option(
-          "--runners", flags.num_runners,
-          "Runners with this model on this machine or GPU; each takes an equal part of the memory at most")
+      .add_option("--runners", flags.num_runners,
+                  "Runners with this model on this machine or GPU; each takes at most an equal part of the "
+                  "memory, or of what shared weights leave of it")
       ->check(CLI::Range(1u, kMaxRunners))
       ->capture_default_str()
       ->group(kKvCache);

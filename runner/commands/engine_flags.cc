@@ -15,8 +15,8 @@ void add_kv_cache_flags(CLI::App& command, EngineFlags& flags, bool uses_gpu) {
   command
       .add_option(
           "--available-bytes", flags.available_bytes,
-          "Memory that is counted as available at most, for the size of the KV cache and for the check "
-          "before the load")
+          "Memory that is counted as available at most, for all runners together, for the size of the KV "
+          "cache and for the check before the load")
       ->type_name("BYTES")
       ->check(kWholeNumber)
       ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()))

@@ -62,11 +62,12 @@ struct EngineFlags {
   uint32_t num_kvcache_blocks = 0;
   // Share of the device's memory for everything on it, instead of kv_cache_bytes; 0: see share_of_device.
   double gpu_memory_utilization = 0.0;
-  // The plan counts no more than this as available; 0: no limit.
+  // The plan counts no more than this as available, for all runners together; 0: no limit.
   uint64_t available_bytes = 0;
   // The load waits until this many bytes of the device are free; 0: it does not.
   uint64_t await_free_bytes = 0;
-  // Runners on this machine with this model, each with an equal part of the memory.
+  // Runners on this machine with this model, each with an equal part of the memory, or of what shared weights
+  // leave of it.
   uint32_t num_runners = 1;
   // Those that compute the model together: GPUs, or processes, which share the threads.
   uint32_t num_ranks = 1;

@@ -33,6 +33,13 @@ uint64_t less(uint64_t bytes, uint64_t taken) {
   return bytes - std::min(bytes, taken);
 }
 
+// What one of several runners may take of memory that is for all of them: an equal part, of what the weights
+// leave if they are there once for all.
+uint64_t part_of_one(uint64_t bytes, uint64_t weights, const EngineFlags& flags) {
+  const uint64_t shared = flags.weights_file == nullptr ? 0 : std::min(bytes, weights);
+  return shared + (bytes - shared) / flags.num_runners;
+}
+
 uint64_t reserve_of(uint64_t budget_bytes) {
   return std::max(kMinReserveBytes, budget_bytes / kReserveShare);
 }
@@ -302,25 +309,30 @@ std::optional<double> share_of_device(const EngineFlags& flags, const UsableMemo
 
 UsableMemory usable_memory(const EngineFlags& flags, Backend& backend) {
   UsableMemory usable;
+  std::optional<uint64_t> for_all;
   const auto at_most = [&](uint64_t bytes) {
     usable.available = std::min(usable.available.value_or(bytes), bytes);
   };
   if (const uint64_t of_device = backend.device().total_memory_bytes(); of_device > 0) {
     usable.of_device = of_device;
     usable.available = backend.device().free_memory_bytes();
-    // Without a share, this is what keeps room for the runners that have not taken their part yet.
-    if (flags.num_runners > 1 && flags.available_bytes > 0) at_most(of_device / flags.num_runners);
+    // With a share of the device, each runner has its part of that.
+    if (flags.available_bytes > 0) for_all = of_device;
   } else {
     const Result<uint64_t> process = private_memory_bytes();
     usable.process = process.ok() ? *process : 0;
     usable.available = available_memory_bytes();
     if (usable.available) *usable.available += flags.held_bytes;
-    // The other runners may not have taken their part yet.
-    const std::optional<uint64_t> total = total_memory_bytes();
-    if (flags.num_runners > 1 && total) at_most(less(*total / flags.num_runners, usable.process));
+    for_all = total_memory_bytes();
     if (flags.memory_bytes > 0) at_most(less(flags.memory_bytes, usable.process));
   }
-  if (flags.available_bytes > 0) at_most(flags.available_bytes);
+  if (flags.num_runners == 1) {
+    if (flags.available_bytes > 0) at_most(flags.available_bytes);
+    return usable;
+  }
+  if (flags.available_bytes > 0)
+    for_all = std::min(for_all.value_or(flags.available_bytes), flags.available_bytes);
+  usable.of_all_runners = for_all;
   return usable;
 }
 
@@ -332,7 +344,7 @@ Result<CountedWeights> count_weights(const ModelFile& file, const ModelConfig& c
 }
 
 Result<MemoryPlan> plan_memory(const EngineFlags& flags, const ModelFile& file, Backend& backend,
-                               const UsableMemory& usable) {
+                               UsableMemory usable) {
   const Result<ModelConfig> config = read_config(file, flags.architecture);
   if (!config.ok()) return config.error();
   const Result<CountedWeights> counted = count_weights(file, *config, backend);
@@ -345,6 +357,10 @@ Result<MemoryPlan> plan_memory(const EngineFlags& flags, const ModelFile& file, 
   const std::vector<uint32_t> windows = kv_groups_of(*config).windows;
   const CacheSizes sizes(flags, backend, spec, shape, windows);
   const uint64_t weights = counted->bytes;
+  if (usable.of_all_runners) {
+    const uint64_t part = less(part_of_one(*usable.of_all_runners, weights, flags), usable.process);
+    usable.available = std::min(usable.available.value_or(part), part);
+  }
   if (const auto step = sizes.step_of(sizes.least_blocks()); !step.ok())
     return Error{step.error().exit_code, file.path() + ": " + step.error().message};
   const Result<Blocks> blocks = blocks_of(flags, usable, weights, sizes);

@@ -30,6 +30,9 @@ struct UsableMemory {
   // Bytes of the device that a first step was seen to take beside what a plan counts, and that graphs will
   // take.
   uint64_t unplanned = 0;
+  // With several runners: what all of them can have, of which this one takes no more than its part. The
+  // others may not have taken theirs yet.
+  std::optional<uint64_t> of_all_runners;
 };
 
 // The share of a device's memory that everything on it may take if nobody has set one.
@@ -70,7 +73,7 @@ Result<CountedWeights> count_weights(const ModelFile& file, const ModelConfig& c
 // does. Fails with kUsage for flags that contradict each other or the model, and with kBadModel as load()
 // does. The plan may exceed the available memory.
 Result<MemoryPlan> plan_memory(const EngineFlags& flags, const ModelFile& file, Backend& backend,
-                               const UsableMemory& usable);
+                               UsableMemory usable);
 
 // kSystem with all figures if the plan exceeds the available memory. Nothing if it fits, or if the available
 // memory is unknown.

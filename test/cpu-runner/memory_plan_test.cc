@@ -304,6 +304,26 @@ TEST_CASE_FIXTURE(LongLlama,
   CHECK(refused->shortage->available_bytes == static_cast<uint64_t>(0.8 * static_cast<double>(needed)));
 }
 
+TEST_CASE_FIXTURE(
+    LongLlama,
+    "memory plan: of several runners each has its part of the memory, or of what shared weights leave") {
+  flags.num_runners = 4;
+  const uint64_t weights = planned(flags)->weights;
+  constexpr uint64_t kProcess = 1000;
+  const auto available_of = [&](uint64_t of_all, uint64_t free) {
+    UsableMemory usable = within(free, kProcess);
+    usable.of_all_runners = of_all;
+    return planned(flags, usable)->available;
+  };
+  const uint64_t all = weights + 400 * kMiB;
+  CHECK(available_of(all, all) == all / 4 - kProcess);
+  CHECK(available_of(all, 7 * kMiB) == 7 * kMiB);
+  flags.weights_file = std::make_shared<MemoryFile>(*MemoryFile::create("weights"));
+  CHECK(available_of(all, all) == weights + 100 * kMiB - kProcess);
+  CHECK(available_of(weights, all) == weights - kProcess);
+  CHECK(available_of(weights / 2, all) == weights / 2 - kProcess);
+}
+
 TEST_CASE("memory plan: flags bound what is counted as available") {
   const Result<std::unique_ptr<Backend>> backend = make_cpu_backend({.num_threads = 1});
   REQUIRE(backend.ok());
@@ -316,10 +336,12 @@ TEST_CASE("memory plan: flags bound what is counted as available") {
   CHECK(usable_memory(flags, **backend).available == 12345);
   flags.available_bytes = 0;
   flags.num_runners = 16;
-  const UsableMemory part = usable_memory(flags, **backend);
-  const uint64_t of_each = *total_memory_bytes() / 16;
-  CHECK(*part.available <= of_each - std::min(of_each, part.process));
+  CHECK(usable_memory(flags, **backend).of_all_runners == total_memory_bytes());
+  flags.available_bytes = 12345;
+  CHECK(usable_memory(flags, **backend).of_all_runners == 12345);
+  flags.available_bytes = 0;
   flags.num_runners = 1;
+  CHECK_FALSE(usable_memory(flags, **backend).of_all_runners);
   flags.memory_bytes = 1;
   CHECK(usable_memory(flags, **backend).available == 0);
   // The files that the process was given are not part of what the system has left, and take no more of it.

@@ -84,7 +84,10 @@ export class SharedWeights {
     if (this.#packer === lease) this.#endPacking();
     if (this.#held === undefined) return;
     const isInUse = [...this.#leases].some(({ source }) => source !== 'private');
-    if (lease.source === 'shared' && readyForMs === undefined && exit.signal !== 'SIGKILL')
+    // A start without a process has not seen the weights, and the gateway's own signals say nothing of them.
+    const hasEndedItself =
+      exit.spawnError === undefined && exit.signal !== 'SIGTERM' && exit.signal !== 'SIGKILL';
+    if (lease.source === 'shared' && readyForMs === undefined && hasEndedItself)
       this.#drop('A runner that was given the packed weights ended before it was ready.');
     else if (isOutOfMemory && !isInUse)
       // The file's pages are charged to nobody that the kernel could kill for them but the gateway.

@@ -1,12 +1,16 @@
 #include "cpu-runner/matrix/weight_arena.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -164,6 +168,46 @@ TEST_CASE(
       std::memset(*taken, 1, bytes);
     }
   }
+}
+
+// Bytes of files in memory of this name that this process has mapped in huge pages.
+uint64_t bytes_in_huge_pages(const std::string& name) {
+  std::ifstream smaps("/proc/self/smaps");
+  uint64_t bytes = 0;
+  bool is_named = false;
+  for (std::string line; std::getline(smaps, line);) {
+    uint64_t kib = 0;
+    if (line.find("/memfd:") != line.npos || line.find(':') > line.find(' '))
+      is_named = line.find("/memfd:" + name) != line.npos;
+    else if (is_named && std::sscanf(line.c_str(), "ShmemPmdMapped: %" SCNu64, &kib) == 1)
+      bytes += kib * 1024;
+  }
+  return bytes;
+}
+
+// Whether the system makes a huge page of a file in memory (MADV_COLLAPSE).
+bool collapses() {
+  Result<MemoryFile> file = MemoryFile::create("runnel-probe");
+  REQUIRE(file.ok());
+  REQUIRE(file->resize(Memory::kHugePageBytes).ok());
+  Result<Memory> memory = Memory::map(*file, 0, Memory::kHugePageBytes, Access::kWrite, "a test");
+  REQUIRE(memory.ok());
+  memory->data()[0] = std::byte{1};
+  return madvise(memory->data(), memory->bytes(), 25) == 0;
+}
+
+TEST_CASE("packed weights lie in huge pages, for the one that packed them and for the next one") {
+  if (!collapses()) {
+    MESSAGE("not run: the system collapses no pages of files in memory");
+    return;
+  }
+  const std::unique_ptr<SharedArena> packer = packed(kPieces);
+  const uint64_t of_packer = bytes_in_huge_pages("runnel-test");
+  CHECK(of_packer >= 6 * kMiB);
+  SharedArena user(packer->passed());
+  REQUIRE(user.expect().ok());
+  REQUIRE(user.take(kPieces, ignore).ok());
+  CHECK(bytes_in_huge_pages("runnel-test") == 2 * of_packer);
 }
 
 TEST_CASE("the arena that packed weights reads them where they were") {

@@ -59,6 +59,16 @@ test('what decides the packed weights is in their key, and nothing else', async 
   slot.close();
 });
 
+test('what a CPU runner computes is kept for the next one, unless a setting or a recording says otherwise', () => {
+  const keepsKv = (...flags: string[]) => {
+    const config = readConfig(['--model', 'm.gguf', ...flags], {});
+    return runnerCommand('cpu', config, new ModelSlot('m.gguf')).keepsKv;
+  };
+  assert.is(keepsKv(), true);
+  assert.is(keepsKv('--keep-kv', 'off'), false);
+  assert.is(keepsKv('--record', 'frames'), false);
+});
+
 test('the cache that is to follow another one is named, unless a setting says the size, or it is of another kind', () => {
   const cached = (kind: 'cpu' | 'cuda', ...flags: string[]) => {
     const config = readConfig(['--model', 'm.gguf', ...flags], {});

@@ -7,6 +7,7 @@ import type { RunnerExit } from '../../../../gateway/runner/process/process.ts';
 import { encodeFrame, maxBytesFromRunner } from '../../../../gateway/runner/protocol/frame.ts';
 import { protocolVersion } from '../../../../gateway/runner/protocol/from-runner.ts';
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
+import { neutralSampling } from '../../../../gateway/runner/runner.ts';
 import type { Death } from '../../../../gateway/runner/supervision/exit-policy.ts';
 import { defaultSessionLimits, RunnerSession } from '../../../../gateway/runner/supervision/session.ts';
 import { StepTimes } from '../../../../gateway/runner/supervision/watchdog.ts';
@@ -46,7 +47,7 @@ function live(oomKills: () => number | undefined, needsCanary = false, contextLe
     oomKills,
     contextLength,
   };
-  new RunnerSession({ file: 'runner', args: [] }, needsCanary, support, {
+  const { client } = new RunnerSession({ file: 'runner', args: [] }, needsCanary, support, {
     onReady: () => heard.push('ready'),
     onNotice: (notice) => {
       if (notice.type === 'stats') heard.push(`stats of ${notice.numFinished}`);
@@ -60,8 +61,37 @@ function live(oomKills: () => number | undefined, needsCanary = false, contextLe
   const say = (message: runner.v1.FromRunner.$Properties): void => {
     stdout.write(encodeFrame(v1.FromRunner.encode(message).finish(), maxBytesFromRunner));
   };
-  return { exit, died, heard, say };
+  const beReady = (): void => {
+    say({ hello: { protocolVersion, kind: 'cpu', build: '1', numericsId: 'n' } });
+    const sizes = {
+      vocabSize: 9,
+      maxModelLen: 9,
+      maxNumSeqs: 1,
+      maxNumBatchedTokens: 8,
+      blockSize: 8,
+      numBlocks: 2,
+    };
+    say({ ready: { modelIdentity: 'm', architecture: 'llama', kvCacheType: 'f16', ...sizes } });
+  };
+  /** Says the only token of this request, in this step. */
+  const answer = (requestId: number, step: number): void => {
+    const output = { requestId, tokenIds: [1], finishReason: v1.FinishReason.FINISH_REASON_MAX_TOKENS };
+    say({ step: { step: Long.fromInt(step), outputs: [output], firstOutputs: [{ requestId }] } });
+  };
+  return { client, exit, died, heard, say, beReady, answer };
 }
+
+const request = {
+  tokenIds: [0],
+  numEmitted: 0,
+  maxTokens: 1,
+  minTokens: 0,
+  stopIds: [],
+  sampling: { ...neutralSampling, seed: 0n },
+  cacheSalt: new Uint8Array(),
+};
+const onPromptLogprobs = (): void => {};
+const fail = (): void => assert.unreachable();
 
 const killed = { code: undefined, signal: 'SIGKILL', spawnError: undefined };
 
@@ -90,25 +120,37 @@ test('out-of-memory kills are recognized by the kernel’s counter', async () =>
 });
 
 test('a runner that has not answered its canary does not serve, and its statistics are nobody’s', async () => {
-  const { say, exit, died, heard } = live(() => undefined, true);
-  say({ hello: { protocolVersion, kind: 'cpu', build: '1', numericsId: 'n' } });
-  const sizes = {
-    vocabSize: 9,
-    maxModelLen: 9,
-    maxNumSeqs: 1,
-    maxNumBatchedTokens: 8,
-    blockSize: 8,
-    numBlocks: 2,
-  };
-  say({ ready: { modelIdentity: 'm', architecture: 'llama', kvCacheType: 'f16', ...sizes } });
+  const { say, beReady, answer, exit, died, heard } = live(() => undefined, true);
+  beReady();
   say({ stats: { numFinished: Long.fromInt(1) } });
-  const output = { requestId: 1, tokenIds: [1], finishReason: v1.FinishReason.FINISH_REASON_MAX_TOKENS };
-  say({ step: { step: Long.fromInt(1), outputs: [output], firstOutputs: [{ requestId: 1 }] } });
+  answer(1, 1);
   say({ stats: { numFinished: Long.fromInt(2) } });
   await until(5000, 'Statistics', () => heard.length >= 2);
   assert.equal(heard, ['ready', 'stats of 2']);
   exit(killed);
   await within(5000, 'the death', died);
+});
+
+test('the canary’s token is nobody’s: a runner that gives no other dies without tokens', async () => {
+  for (const needsCanary of [false, true]) {
+    for (const hasRequest of [false, true]) {
+      const { client, beReady, answer, exit, died, heard } = live(() => undefined, needsCanary);
+      beReady();
+      if (needsCanary) answer(1, 1);
+      await until(5000, 'Readiness', () => heard.includes('ready'));
+      if (hasRequest) {
+        const answered = new Promise<void>((resolve) => {
+          const sink = { onOutput: () => resolve(), onPromptLogprobs, onEmbedding: fail, onError: fail };
+          client.generate(request, sink);
+        });
+        const next = needsCanary ? 2 : 1;
+        answer(next, next);
+        await within(5000, 'the token', answered);
+      }
+      exit(killed);
+      assert.is((await within(5000, 'the death', died)).hasTokens, hasRequest);
+    }
+  }
 });
 
 test.run();

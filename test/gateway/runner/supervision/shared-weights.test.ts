@@ -1,24 +1,17 @@
 import { closeSync, openSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { closeMemory, makeKvMemory } from '../../../../gateway/runner/process/kv-memory.ts';
 import type { Death } from '../../../../gateway/runner/supervision/exit-policy.ts';
 import { SharedWeights } from '../../../../gateway/runner/supervision/shared-weights.ts';
+import { deathBy } from '../../../fixtures/death.ts';
+import { CPU_RUNNER } from '../../../fixtures/default-model.ts';
 
 const test = suite('shared weights');
 
 const command = { file: 'runner', args: ['serve'], weightsKey: 'a' };
 const other = { ...command, weightsKey: 'b' };
-const killed: Death = {
-  exit: { code: undefined, signal: 'SIGKILL', spawnError: undefined },
-  verdict: undefined,
-  failure: undefined,
-  stderrTail: '',
-  readyForMs: undefined,
-  phase: undefined,
-  step: 0,
-  hasTokens: false,
-  isOutOfMemory: false,
-};
+const killed = deathBy({ signal: 'SIGKILL', readyForMs: undefined, hasTokens: false });
 
 function weights() {
   const dropped: string[] = [];
@@ -72,6 +65,60 @@ test('what a runner offers is opened only if it is a file in memory of a living 
   closeSync(file);
   shared.onReady(shared.lend(command), process.pid, file);
   assert.match(dropped.pop() ?? '', /cannot be opened: ENOENT/);
+  assert.is(shared.lend(command).source, 'packed');
+});
+
+/** Weights that a runner has packed, offered and still maps. */
+async function packed() {
+  const { shared, dropped } = weights();
+  const memory = await makeKvMemory(CPU_RUNNER);
+  const packer = shared.lend(command);
+  shared.onReady(packer, process.pid, memory.own);
+  closeMemory(memory.own);
+  closeMemory(memory.reader);
+  assert.is(dropped.length, 0);
+  return { shared, dropped, packer };
+}
+
+const unready = { readyForMs: undefined, hasTokens: false };
+const ITSELF = 'A runner that was given the packed weights ended before it was ready.';
+const OUT_OF_MEMORY = 'The kernel killed the runner for lack of memory.';
+
+/** Deaths of the only runner that has the weights, and why these are dropped; undefined: the next one gets them. */
+const DEATHS: readonly (readonly [name: string, death: Death, reason: string | undefined])[] = [
+  ['exits', deathBy({ code: 70, ...unready }), ITSELF],
+  ['crashes', deathBy({ signal: 'SIGSEGV', ...unready }), ITSELF],
+  ['crashes once it is ready', deathBy({ signal: 'SIGSEGV' }), undefined],
+  ['is killed', killed, undefined],
+  ['is told to end', deathBy({ signal: 'SIGTERM', ...unready }), undefined],
+  ['cannot be started', deathBy({ spawnError: 'no descriptors', ...unready }), undefined],
+  ['is killed for lack of memory', { ...killed, isOutOfMemory: true }, OUT_OF_MEMORY],
+  ['is killed for it once it is ready', deathBy({ signal: 'SIGKILL', isOutOfMemory: true }), OUT_OF_MEMORY],
+];
+
+for (const [name, death, reason] of DEATHS)
+  test(`if a runner with the weights ${name}, they are ${reason ? 'dropped' : 'kept'}`, async () => {
+    const { shared, dropped, packer } = await packed();
+    shared.onDied(packer, killed);
+    const lease = shared.lend(command);
+    assert.is(lease.source, 'shared');
+    shared.onDied(lease, death);
+    assert.equal(dropped, reason === undefined ? [] : [reason]);
+    assert.is(shared.lend(command).source, reason === undefined ? 'shared' : 'packed');
+    shared.close();
+  });
+
+test('weights that another runner has mapped outlive a lack of memory, and a time without starts', async () => {
+  const { shared, dropped, packer } = await packed();
+  const second = shared.lend(command);
+  shared.onDied(second, deathBy({ signal: 'SIGKILL', isOutOfMemory: true }));
+  shared.closeUnlessUsed();
+  const third = shared.lend(command);
+  assert.is(third.source, 'shared');
+  assert.equal(dropped, []);
+  shared.onDied(third, killed);
+  shared.onDied(packer, killed);
+  shared.closeUnlessUsed();
   assert.is(shared.lend(command).source, 'packed');
 });
 
