@@ -40,6 +40,8 @@ Result<std::unique_ptr<KvMapping>> KvMapping::open(const MemoryFile& memory, con
   if (!index.ok()) return index.error();
   Result<Memory> blocks = Memory::map(memory, offset, needed - offset, Access::kWrite, kPurpose);
   if (!blocks.ok()) return blocks.error();
+  // A token waits for the page that it is the first one in, so a page is no larger than a block.
+  if (shape.block_bytes >= Memory::kHugePageBytes) blocks->advise(Pages::kHuge);
   return std::unique_ptr<KvMapping>(new KvMapping(*std::move(index), *std::move(blocks), shape));
 }
 

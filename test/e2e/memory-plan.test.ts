@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { closeMemory, makeKvMemory } from '../../gateway/runner/process/kv-memory.ts';
 import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { type MemoryCgroup, memoryCgroup } from '../fixtures/memory-cgroup.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
@@ -46,10 +47,13 @@ function planOf(...flags: string[]): Plan {
   return JSON.parse(execFileSync(CPU_RUNNER, ['inspect', '--json', ...flags], { encoding: 'utf8' }));
 }
 
-/** Memory that belongs to no file, of each mapping of a process. */
+/** Memory that belongs to no file on a disk, of each mapping of a process. */
 function mappingsOf(pid: number | undefined): number[] {
-  const smaps = readFileSync(`/proc/${pid}/smaps`, 'utf8');
-  return [...smaps.matchAll(/^Anonymous:\s+(\d+) kB$/gm)].map(([, kib]) => Number(kib) * 1024);
+  const mappings = readFileSync(`/proc/${pid}/smaps`, 'utf8').split(/^(?=[0-9a-f]+-[0-9a-f]+ )/m);
+  return mappings.map((mapping) => {
+    const name = /^.*\/memfd:/.test(mapping) ? 'Rss' : 'Anonymous';
+    return Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(mapping)?.[1] ?? 0) * 1024;
+  });
 }
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
@@ -91,9 +95,10 @@ async function fill(runner: ChildProcess, plan: Plan): Promise<number[]> {
   return held;
 }
 
-function serve(launcher: readonly string[], flags: readonly string[]): ChildProcess {
+/** passed: a descriptor that the runner has as its descriptor 3. */
+function serve(launcher: readonly string[], flags: readonly string[], ...passed: number[]): ChildProcess {
   const [file = CPU_RUNNER, ...args] = [...launcher, CPU_RUNNER, 'serve', '--json-frames', ...flags];
-  return spawn(file, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+  return spawn(file, args, { stdio: ['pipe', 'pipe', 'inherit', ...passed] });
 }
 
 const folder = temporaryFolder();
@@ -111,13 +116,16 @@ test.after(() => {
   for (const cgroup of cgroups) cgroup.remove();
 });
 
-for (const [name, model, context, threads, type, numa] of [
-  ['the default model', DEFAULT_MODEL, 512, 1, 'f16', 'off'],
-  ['the default model', DEFAULT_MODEL, 1024, 3, 'q8_0', 'off'],
-  ['a model of random weights', synthetic, 512, 2, 'f32', 'off'],
-  ['the default model', DEFAULT_MODEL, 512, 4, 'f16', '2'],
+// Kept: weights and KV cache are in memory that outlives the runner, as the gateway has it.
+for (const [name, model, context, threads, type, numa, isKept] of [
+  ['the default model', DEFAULT_MODEL, 512, 1, 'f16', 'off', false],
+  ['the default model', DEFAULT_MODEL, 1024, 3, 'q8_0', 'off', false],
+  ['a model of random weights', synthetic, 512, 2, 'f32', 'off', false],
+  ['the default model', DEFAULT_MODEL, 512, 4, 'f16', '2', false],
+  ['the default model', DEFAULT_MODEL, 1024, 2, 'f16', 'off', true],
 ] as const) {
-  const subject = `${name}, ${context} tokens in ${type}, ${threads} threads, --numa ${numa}`;
+  const what = isKept ? `${name}, kept` : name;
+  const subject = `${what}, ${context} tokens in ${type}, ${threads} threads, --numa ${numa}`;
   test(`what the kernel counts is the plan, within 5 %: ${subject}`, async () => {
     const flags = ['--model', model, '--threads', `${threads}`, '--numa', numa, '--kv-cache-type', type];
     flags.push('--max-num-seqs', `${NUM_SHORT}`, '--num-kvcache-blocks', `${context / BLOCK_SIZE}`);
@@ -126,7 +134,12 @@ for (const [name, model, context, threads, type, numa] of [
     const { process_bytes, weights_bytes, kv_cache_bytes, requests_bytes, memory_bytes } = plan;
     const step = plan.rows_bytes + plan.attention_bytes + plan.logits_bytes;
     assert.is(memory_bytes, process_bytes + weights_bytes + kv_cache_bytes + step + requests_bytes);
-    const runner = serve([], flags);
+    const memory = isKept ? await makeKvMemory(CPU_RUNNER) : undefined;
+    const runner =
+      memory === undefined
+        ? serve([], flags)
+        : serve([], [...flags, '--share-weights', '--kv-fd', '3'], memory.own);
+    for (const descriptor of Object.values(memory ?? {})) closeMemory(descriptor);
     const exit = once(runner, 'exit');
     const held = await within(TIMEOUT_MS, 'The requests', fill(runner, plan));
     assert.is((await within(TIMEOUT_MS, 'The exit', exit))[0], 0);
