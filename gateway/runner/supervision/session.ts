@@ -3,7 +3,7 @@
  * and reports the death once, when nothing of that runner is left.
  */
 import { type Clock, settlesWithin, type Timer } from '../../system/clock.ts';
-import type { RunnerCommand, RunnerProcess, Spawn } from '../process/process.ts';
+import type { RunnerCommand, RunnerExit, RunnerProcess, Spawn } from '../process/process.ts';
 import { RunnerClient } from '../protocol/client.ts';
 import type { ProtocolError } from '../protocol/frame.ts';
 import type { Failure, Notice, Phase, Ready } from '../protocol/from-runner.ts';
@@ -11,6 +11,7 @@ import type { RequestSink } from '../protocol/sent-requests.ts';
 import type { Embed, Generate } from '../protocol/to-runner.ts';
 import { isEncoder, neutralSampling } from '../runner.ts';
 import type { Death, VerdictKind } from './exit-policy.ts';
+import { maxDyingMs } from './kept-cache.ts';
 import { defaultWatchdogLimits, type StepTimes, Watchdog, type WatchdogLimits } from './watchdog.ts';
 
 export interface SessionLimits extends WatchdogLimits {
@@ -28,6 +29,8 @@ export interface SessionLimits extends WatchdogLimits {
   readonly abortGraceMs: number;
   /** From the end of stdin to SIGTERM, and from SIGTERM to SIGKILL. */
   readonly terminateAfterMs: number;
+  /** From SIGKILL to when a process that the kernel does not end is left to it; longer than maxDyingMs, so that its memory is dropped. */
+  readonly killedGraceMs: number;
 }
 
 export const defaultSessionLimits: SessionLimits = {
@@ -39,6 +42,7 @@ export const defaultSessionLimits: SessionLimits = {
   exitGraceMs: 5_000,
   abortGraceMs: 2_000,
   terminateAfterMs: 2_000,
+  killedGraceMs: maxDyingMs + 1_000,
 };
 
 export interface SessionSupport {
@@ -100,6 +104,8 @@ export class RunnerSession {
   readonly #spawnedAt: number;
   readonly #oomKillsBefore: number | undefined;
   readonly #died: Promise<void>;
+  #leave: () => void = () => {};
+  #leaveTimer: Timer | undefined;
   #watchdog: Watchdog | undefined;
   #readyAt: number | undefined;
   #loadedBytes = 0;
@@ -164,8 +170,20 @@ export class RunnerSession {
     if (this.#readyAt !== undefined && (await this.#diesWithin(terminateAfterMs))) return;
     this.#process.kill('SIGTERM');
     if (await this.#diesWithin(terminateAfterMs)) return;
-    this.#process.kill('SIGKILL');
+    this.#kill();
     await this.#died;
+  }
+
+  /** SIGKILL ends every process but one that the kernel itself holds, for example at a device that does not answer. */
+  #kill(): void {
+    this.#process.kill('SIGKILL');
+    const { clock, limits } = this.#support;
+    this.#leaveTimer ??= clock.after(limits.killedGraceMs, () => {
+      const still = `Process ${this.pid} is still there ${limits.killedGraceMs} ms after SIGKILL, and is left to the system.`;
+      const { kind, sentence } = this.#verdict ?? { kind: 'timeout', sentence: 'The runner did not end.' };
+      this.#verdict = { kind, sentence: `${sentence} ${still}` };
+      this.#leave();
+    });
   }
 
   #diesWithin(timeoutMs: number): Promise<boolean> {
@@ -291,9 +309,17 @@ export class RunnerSession {
     });
   }
 
+  #onGone(): void {
+    this.#hasExited = true;
+    this.#deadline?.cancel();
+    this.#leaveTimer?.cancel();
+    // A grandchild may keep the pipes open, and nobody reads what is written to stdin from now on.
+    this.#lose();
+  }
+
   #condemn(kind: Exclude<VerdictKind, 'hung' | 'silent'>, sentence: string): void {
     this.#verdict ??= { kind, sentence };
-    this.#process.kill('SIGKILL');
+    this.#kill();
     this.#lose();
   }
 
@@ -302,19 +328,25 @@ export class RunnerSession {
     this.#verdict ??= { kind, sentence };
     this.#process.kill('SIGABRT');
     this.#lose();
-    this.#arm(this.#support.limits.abortGraceMs, () => this.#process.kill('SIGKILL'));
+    this.#arm(this.#support.limits.abortGraceMs, () => this.#kill());
   }
 
   async #awaitDeath(): Promise<void> {
-    const exit = await this.#process.exited;
     const { limits, clock, oomKills } = this.#support;
-    this.#hasExited = true;
-    this.#deadline?.cancel();
-    // A grandchild may keep the pipes open, and nobody reads what is written to stdin from now on.
-    this.#lose();
+    let isLeft = false;
+    const left = new Promise<RunnerExit>((resolve) => {
+      this.#leave = () => {
+        isLeft = true;
+        resolve({ code: undefined, signal: 'SIGKILL', spawnError: undefined });
+      };
+    });
+    const { exited } = this.#process;
+    void exited.then(() => this.#onGone());
+    const exit = await Promise.race([exited, left]);
+    this.#onGone();
     // The runner's last frames, above all its Failure, may still be in the pipes.
     const read = Promise.all([this.#process.outputClosed, this.client.closed]);
-    if (!(await settlesWithin(read, limits.exitGraceMs, clock))) {
+    if (isLeft || !(await settlesWithin(read, limits.exitGraceMs, clock))) {
       this.#process.dropOutput();
       this.client.close();
     }

@@ -38,7 +38,7 @@ function live(oomKills: () => number | undefined, needsCanary = false, contextLe
     kill: (signal: string) => heard.push(signal),
   };
   const ignore = (): void => {};
-  const limits = { ...defaultSessionLimits, exitGraceMs: 20 };
+  const limits = { ...defaultSessionLimits, exitGraceMs: 20, killedGraceMs: 20 };
   const support = {
     spawn: () => process,
     clock: systemClock,
@@ -129,6 +129,19 @@ test('a runner that has not answered its canary does not serve, and its statisti
   assert.equal(heard, ['ready', 'stats of 2']);
   exit(killed);
   await within(5000, 'the death', died);
+});
+
+test('a process that SIGKILL does not end is left to the system, and said to be dead', async () => {
+  const { say, died, heard } = live(() => undefined);
+  say({ hello: { protocolVersion: protocolVersion + 1, kind: 'cpu', build: '1', numericsId: 'n' } });
+  const { exit, verdict } = await within(5000, 'the death', died);
+  assert.equal(heard, ['SIGKILL', 'lost']);
+  assert.is(exit.signal, 'SIGKILL');
+  assert.is(verdict?.kind, 'version');
+  assert.match(
+    verdict?.sentence ?? '',
+    / Process 1 is still there 20 ms after SIGKILL, and is left to the system\.$/,
+  );
 });
 
 test('the canary’s token is nobody’s: a runner that gives no other dies without tokens', async () => {
