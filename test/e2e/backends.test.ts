@@ -12,7 +12,7 @@ import {
   mostLikelyIds,
   writeLlama,
 } from '../fixtures/emulated-runners.ts';
-import { Gateway, type Health } from '../fixtures/gateway.ts';
+import { areReady, Gateway, runnersOf } from '../fixtures/gateway.ts';
 import { inParallel } from '../fixtures/in-parallel.ts';
 import { type NativeAnswer, readNativeAnswer } from '../fixtures/native-stream.ts';
 import { patienceMs, temporaryDirectory } from '../fixtures/supervised.ts';
@@ -184,17 +184,10 @@ test('--backend cuda, built, the device dies and is there again: cuda-runner is 
   });
 });
 
-type SeveralRunners = Health & {
-  readonly runners?: readonly { readonly state: string; readonly pid: number; readonly kv_blocks: number }[];
-};
-
 test('two runners on one device have equal parts of it; one is killed, and its streams go on in the other', async () => {
   await world(true, async (it) => {
     await served(it, [...cuda, '--runners', '2'], async (gateway) => {
-      const { runners = [] } = (await gateway.healthWhere(
-        ({ runners = [] }: SeveralRunners) => runners.every(({ state }) => state === 'ready'),
-        'Both runners',
-      )) as SeveralRunners;
+      const runners = runnersOf(await gateway.healthWhere(areReady, 'Both runners'));
       assert.is(runners.length, 2);
       assert.is(runners[0]?.kv_blocks, runners[1]?.kv_blocks);
       const marks = [1, 2, 3, 4].map((first) => answer(gateway, it.model, first, LONG));

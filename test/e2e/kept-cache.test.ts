@@ -6,7 +6,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { pacedRunner } from '../fixtures/default-model.ts';
-import { Gateway, type Health } from '../fixtures/gateway.ts';
+import { areReady, busiestPid, Gateway, type Health, runnersOf } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { llamaFile } from '../fixtures/served-llama.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
@@ -121,22 +121,9 @@ async function goOnReported(gateway: Gateway, streams: readonly Progress[]): Pro
   await until(START_MS, 'Statistics', async () => (await metric(gateway, generated)) > reported + 1);
 }
 
-interface RunnerHealth {
-  readonly state: string;
-  readonly pid: number;
-  readonly open_requests: number;
-}
-
-function runnersOf(health: Health): readonly RunnerHealth[] {
-  const { runners, runner } = health as Health & { readonly runners?: readonly RunnerHealth[] };
-  return runners ?? [runner as Health['runner'] & RunnerHealth];
-}
-const areReady = (health: Health) => runnersOf(health).every(({ state }) => state === 'ready');
-
 /** Kills the runner that has the most streams. */
 async function killBusiest(gateway: Gateway): Promise<void> {
-  const runners = runnersOf(await gateway.healthWhere(areReady, 'All runners'));
-  const { pid } = runners.reduce((most, each) => (each.open_requests > most.open_requests ? each : most));
+  const pid = busiestPid(await gateway.healthWhere(areReady, 'All runners'));
   process.kill(pid, 'SIGKILL');
   const isGone = (health: Health) => runnersOf(health).every((each) => each.pid !== pid);
   await gateway.healthWhere(isGone, 'The notice of the death');

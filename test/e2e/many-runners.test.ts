@@ -2,7 +2,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { valueAt } from '../bench/statistics.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
-import { Gateway, type Health } from '../fixtures/gateway.ts';
+import { areReady, busiestPid, Gateway } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
 
 /**
@@ -15,14 +15,6 @@ const KILLS_OF_ONE = Math.max(3, Math.floor(KILLS / 20));
 /** Kills come when the stream has this many tokens, in turn. */
 const KILL_AT = [6, 8, 10] as const;
 
-interface RunnersHealth extends Health {
-  readonly runners?: readonly {
-    readonly state: string;
-    readonly pid: number;
-    readonly open_requests: number;
-  }[];
-}
-
 /** Reads one answer and kills its runner when the answer has killAt tokens. Returns the longest gap from then on. */
 async function answer(
   gateway: Gateway,
@@ -33,8 +25,7 @@ async function answer(
   let [numCome, lastMs, pauseMs] = [0, 0, 0];
   let killed: Promise<void> | undefined;
   const kill = async (): Promise<void> => {
-    const { runner, runners = [runner] } = (await gateway.health()) as RunnersHealth;
-    process.kill(runners.find((each) => each.open_requests > 0)?.pid as number, 'SIGKILL');
+    process.kill(busiestPid(await gateway.health()), 'SIGKILL');
   };
   const response = await gateway.post('/execute', { job_id: `job ${seed} ${killAt}`, ...body });
   const { text, last } = await readNativeAnswer(response, () => {
@@ -48,9 +39,6 @@ async function answer(
   assert.equal([last.event, killed !== undefined], ['end', killAt !== undefined]);
   return [text, pauseMs];
 }
-
-const areReady = ({ status, runners }: RunnersHealth): boolean =>
-  status === 'healthy' && (runners ?? []).every(({ state }) => state === 'ready');
 
 const test = suite('many runners');
 

@@ -7,15 +7,10 @@ import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
-import { Gateway, type Health } from '../fixtures/gateway.ts';
+import { Gateway, type Health, runnersOf } from '../fixtures/gateway.ts';
 import { NativeStreamChecker } from '../fixtures/native-stream.ts';
 import { temporaryDirectory } from '../fixtures/supervised.ts';
 import { until } from '../fixtures/within.ts';
-
-interface RunnersHealth extends Health {
-  readonly memory_bytes: number;
-  readonly runners?: readonly { readonly state: string; readonly pid: number }[];
-}
 
 const test = suite('shared weights');
 const FILE = 'runnel-weights';
@@ -71,11 +66,10 @@ async function textOf(
 }
 
 async function readyRunners(gateway: Gateway, num: number): Promise<number[]> {
-  const health = (await gateway.healthWhere(({ ...all }) => {
-    const { runners = [all.runner] } = all as RunnersHealth;
-    return runners.filter(({ state }) => state === 'ready').length === num;
-  }, `${num} runners to be ready`)) as RunnersHealth;
-  return (health.runners ?? [health.runner]).map(({ pid }) => pid as number);
+  const areAllReady = (health: Health) =>
+    runnersOf(health).filter(({ state }) => state === 'ready').length === num;
+  const health = await gateway.healthWhere(areAllReady, `${num} runners to be ready`);
+  return runnersOf(health).map(({ pid }) => pid as number);
 }
 
 test('two runners hold the weights once', async () => {
@@ -89,7 +83,7 @@ test('two runners hold the weights once', async () => {
     assert.is(a.rss, b.rss);
     const once = (a.pss + b.pss) / a.rss;
     assert.ok(once > 0.99 && once < 1.01, `the runners have ${once} times the weights`);
-    const { memory_bytes } = (await gateway.health()) as RunnersHealth;
+    const { memory_bytes } = await gateway.health();
     assert.ok(memory_bytes > 0);
   } finally {
     await gateway.stop();

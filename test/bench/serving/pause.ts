@@ -1,5 +1,5 @@
 import { setTimeout as pass } from 'node:timers/promises';
-import type { Health } from '../../fixtures/gateway.ts';
+import { areReady, busiestPid, type Health } from '../../fixtures/gateway.ts';
 import { Random } from '../../fixtures/random.ts';
 import type { Figures } from '../interleave.ts';
 import { median } from '../statistics.ts';
@@ -7,7 +7,7 @@ import { firstTokenAt } from './first-token.ts';
 import { randomPrompt, type Server } from './server.ts';
 import { ask } from './sse-client.ts';
 
-/** Measures the pause of a stream whose only runner is killed. */
+/** Measures the pause of a stream whose runner is killed. */
 
 /** Tokens before the killed stream's own. */
 const SHORT = 4;
@@ -39,7 +39,9 @@ async function pauseAfter(server: Server, random: Random, tokens: number): Promi
 
 /** The longest time between two pieces from the kill on: those that were on their way come without a pause. */
 async function pauseOf(server: Server, prompt: readonly number[]): Promise<number> {
-  const pid = await readyRunner(server);
+  await readiness(server);
+  let killed: Promise<void> | undefined;
+  const kill = async (): Promise<void> => void process.kill(busiestPid(await healthOf(server)), 'SIGKILL');
   let numPieces = 0;
   let lastMs = 0;
   let longestMs = 0;
@@ -49,21 +51,23 @@ async function pauseOf(server: Server, prompt: readonly number[]): Promise<numbe
     (atMs) => {
       if (numPieces >= KILL_AT) longestMs = Math.max(longestMs, atMs - lastMs);
       lastMs = atMs;
-      if (++numPieces === KILL_AT) process.kill(pid, 'SIGKILL');
+      if (++numPieces === KILL_AT) killed = kill();
     },
   );
+  await killed;
   if (numPieces <= KILL_AT)
     throw new Error(`the answer came in ${numPieces} pieces, too few to kill its runner`);
   return longestMs;
 }
 
-/** Its process id. */
-async function readyRunner(server: Server): Promise<number> {
+async function healthOf({ url }: Server): Promise<Health> {
+  return (await (await fetch(`${url}/health`)).json()) as Health;
+}
+
+async function readiness(server: Server): Promise<void> {
   const endMs = performance.now() + READY_MS;
-  while (performance.now() < endMs) {
-    const { status, runner } = (await (await fetch(`${server.url}/health`)).json()) as Health;
-    if (status === 'healthy' && runner.pid !== null) return runner.pid;
+  while (!areReady(await healthOf(server))) {
+    if (performance.now() > endMs) throw new Error(`no runner was ready again within ${READY_MS} ms`);
     await pass(POLL_MS);
   }
-  throw new Error(`no runner was ready again within ${READY_MS} ms`);
 }

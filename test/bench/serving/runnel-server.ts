@@ -1,8 +1,8 @@
 import { statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { processorMsOf } from '../../../gateway/system/kernel.ts';
-import { Gateway } from '../../fixtures/gateway.ts';
-import { residentBytes } from '../../fixtures/process-memory.ts';
+import { Gateway, runnersOf } from '../../fixtures/gateway.ts';
+import { residentBytes, shareBytes } from '../../fixtures/process-memory.ts';
 import type { Runner } from '../engines/runnel.ts';
 import { type Memory, metricOf, type Question, type Server, type Task } from './server.ts';
 
@@ -55,13 +55,14 @@ export class RunnelServer implements Server {
 
   async memory(): Promise<Memory> {
     const text = await this.#metrics();
-    const { runner } = await this.#gateway.health();
-    const ofRunner = residentBytes(runner.pid as number);
+    // Runners share the weights.
+    const runners = runnersOf(await this.#gateway.health());
+    const ofRunners = runners.reduce((sum, { pid }) => sum + shareBytes(pid as number), 0);
     const cache =
       metricOf(text, 'runnel_kv_cache_used_bytes') + metricOf(text, 'runnel_kv_cache_reusable_bytes');
     return {
-      residentBytes: ofRunner + residentBytes(this.#gateway.process.pid as number),
-      share: ofRunner / (statSync(this.#model).size + cache),
+      residentBytes: ofRunners + residentBytes(this.#gateway.process.pid as number),
+      share: ofRunners / (statSync(this.#model).size + cache),
     };
   }
 
