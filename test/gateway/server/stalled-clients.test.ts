@@ -12,10 +12,9 @@ import { RawClient } from '../../fixtures/raw-client.ts';
 import { type ScriptedRunner, scriptedInfo } from '../../fixtures/scripted-runner.ts';
 import { VirtualClock } from '../../fixtures/virtual-clock.ts';
 import { wideModel } from '../../fixtures/wide-model.ts';
-import { until, within } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../../fixtures/within.ts';
 
 const test = closingSuite('stalled clients');
-const PATIENCE_MS = 60_000;
 const STALL_MS = 500;
 const FAMILIES = new Set(['IPv4', 'IPv6'] as const);
 
