@@ -191,6 +191,7 @@ test('a store that is busy for a moment is asked again, one that never gives a b
 test('a store that stalls is given up and asked again', async ({ hub }) => {
   hub.stallAfter = 1000;
   const pulled = pull(hub, { limits: { ...limits, maxVainAttempts: 10, stallTimeoutMs: 50 } });
+  pulled.catch(() => {});
   await until(PATIENCE_MS, 'Another request', () => hub.storeAsked.length > 1);
   hub.stallAfter = undefined;
   assert.ok(readFileSync(await pulled).equals(content));
