@@ -37,12 +37,15 @@ test('each case is counted once, whatever is in its name, and a skipped one is n
       '[case] begins: x',
       'ERROR: CHECK( 1 == 2 ) is NOT correct!',
       '[case] failed',
+      '[doctest] test cases:  3 |  2 passed | 1 failed | 565 skipped',
+      '[doctest] assertions: 17 | 16 passed | 1 failed |',
     ),
   );
   assert.equal(outcome, {
     passed: 1,
     failed: 1,
     skipped: 1,
+    assertions: 17,
     namesOfFailed: ['x'],
     namesOfSkipped: ['a sandbox'],
   });
@@ -50,7 +53,7 @@ test('each case is counted once, whatever is in its name, and a skipped one is n
 
 test('a program that dies fails the current and the remaining cases', () => {
   const dies = outcomeOfPart(three, said(134, '[case] begins: a', '[case] passed', '[case] begins: b'));
-  assert.is(dies.passed, 1);
+  assert.equal([dies.passed, dies.assertions], [1, 0]);
   assert.equal(dies.namesOfFailed, ['b (did not end)', 'a case that did not run']);
   assert.is(outcomeOfPart(three, said(0)).failed, 3);
 });
@@ -62,13 +65,17 @@ test('a program that ends with an error after its cases, or has none, has failed
   assert.is(outcomeOfPart({ first: 1, last: 0 }, said(0)).failed, 1);
 });
 
-test('a program has the cases of its parts', () => {
-  const part = (name: string) =>
-    outcomeOfPart({ first: 1, last: 2 }, said(0, `[case] begins: ${name}`, '[case] passed'));
-  assert.equal(together([part('a'), part('b')]), {
+test('a program has the cases and assertions of its parts', () => {
+  const part = (name: string, assertions: number) =>
+    outcomeOfPart(
+      { first: 1, last: 2 },
+      said(0, `[case] begins: ${name}`, '[case] passed', `[doctest] assertions: ${assertions} | `),
+    );
+  assert.equal(together([part('a', 3), part('b', 14)]), {
     passed: 2,
     failed: 2,
     skipped: 0,
+    assertions: 17,
     namesOfFailed: ['a case that did not run', 'a case that did not run'],
     namesOfSkipped: [],
   });

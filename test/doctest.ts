@@ -15,6 +15,7 @@ export interface Part {
 }
 
 export interface CasesOutcome extends Outcome {
+  readonly assertions: number;
   /** The names of these cases. */
   readonly namesOfFailed: readonly string[];
   readonly namesOfSkipped: readonly string[];
@@ -72,6 +73,8 @@ export function outcomeOfPart({ first, last }: Part, { code, output }: Finished)
     passed: passed.length,
     failed: failed.length,
     skipped: skipped.length,
+    // A program that dies has not said it.
+    assertions: Number(/^\[doctest\] assertions: +(\d+)/m.exec(output)?.[1] ?? 0),
     namesOfFailed: failed,
     namesOfSkipped: skipped,
   };
@@ -85,6 +88,7 @@ export function together(parts: readonly CasesOutcome[]): CasesOutcome {
     passed: sum(({ passed }) => passed),
     failed: sum(({ failed }) => failed),
     skipped: sum(({ skipped }) => skipped),
+    assertions: sum(({ assertions }) => assertions),
     namesOfFailed: parts.flatMap(({ namesOfFailed }) => namesOfFailed),
     namesOfSkipped: parts.flatMap(({ namesOfSkipped }) => namesOfSkipped),
   };

@@ -10,7 +10,7 @@ import { GUIDES, rowsOf } from './fixtures/guides.ts';
 const test = suite('guides');
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const MISSING = 'What is not here';
+const MISSING = 'Not supported';
 const { get, post, app } = testApp();
 const FLAG = /(?<![\w-])--[a-z][a-z0-9-]*/g;
 const ROUTE = /`(GET|POST|DELETE) (\/[^`\s]*)`/g;

@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { outcomeOfCtest, outcomeOfUvu, run, skippedByCtest } from './tally.ts';
+import { outcomeOfCtest, outcomeOfUvu, run, skippedByCtest, Tally } from './tally.ts';
 
 const test = suite('tally');
 
@@ -66,6 +66,25 @@ test('a file whose tests are all skipped has none that failed; one that neither 
   assert.equal(none(7), { passed: 0, failed: 0, skipped: 7 });
   assert.equal(none(0), { passed: 0, failed: 1, skipped: 0 });
   assert.equal(outcomeOfUvu(ctest(0, '')), { passed: 0, failed: 1, skipped: 0 });
+});
+
+test('the last line has the totals; the assertions of C++ cases are on the line before', () => {
+  const { log } = console;
+  const lines: string[] = [];
+  console.log = (line: string) => void lines.push(line);
+  try {
+    const tally = new Tally();
+    tally.add('a', { passed: 2, failed: 0, skipped: 1, assertions: 300 }, ctest(0));
+    tally.add('b', { passed: 1, failed: 0, skipped: 0, assertions: 9 }, ctest(0));
+    tally.add('c', { passed: 4, failed: 0, skipped: 0 }, ctest(0));
+    tally.close(61, 2);
+  } finally {
+    console.log = log;
+  }
+  assert.equal(lines.slice(3), [
+    '\nThe C++ cases made 309 assertions. That took 1 min 1 s on 2 processors:',
+    '7 passed, 0 failed, 1 skipped',
+  ]);
 });
 
 test.run();

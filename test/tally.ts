@@ -6,6 +6,8 @@ export interface Outcome {
   readonly passed: number;
   readonly failed: number;
   readonly skipped: number;
+  /** Those that doctest counted. uvu counts none. */
+  readonly assertions?: number;
 }
 
 export interface Finished {
@@ -116,12 +118,18 @@ export class Tally {
   #passed = 0;
   #failed = 0;
   #skipped = 0;
+  #assertions = 0;
 
   /** Prints a line for the program, and all of its output if it failed. */
-  add(name: string, { passed, failed, skipped }: Outcome, { output, seconds }: Finished): void {
+  add(
+    name: string,
+    { passed, failed, skipped, assertions = 0 }: Outcome,
+    { output, seconds }: Finished,
+  ): void {
     this.#passed += passed;
     this.#failed += failed;
     this.#skipped += skipped;
+    this.#assertions += assertions;
     if (failed > 0) this.#failures.push(name);
     const verdict = failed > 0 ? 'FAIL' : 'ok  ';
     const skips = skipped > 0 ? `, ${skipped} skipped` : '';
@@ -132,7 +140,8 @@ export class Tally {
   /** Prints the totals, and sets the exit status of this process. */
   close(seconds: number, numProcessors: number): void {
     if (this.#failures.length > 0) console.log(`\nFailed: ${this.#failures.join(', ')}`);
-    console.log(`\nThat took ${minutes(seconds)} on ${numProcessors} processors:`);
+    const made = this.#assertions > 0 ? `The C++ cases made ${this.#assertions} assertions. ` : '';
+    console.log(`\n${made}That took ${minutes(seconds)} on ${numProcessors} processors:`);
     console.log(`${this.#passed} passed, ${this.#failed} failed, ${this.#skipped} skipped`);
     process.exitCode = this.#failed > 0 ? 1 : 0;
   }

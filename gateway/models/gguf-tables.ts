@@ -150,7 +150,7 @@ function wordPiece(
     throw new TokenizerError(
       bosId === undefined
         ? `it has neither ${keyOf('cls')} nor ${keyOf('bos')}, the token in front of a text`
-        : `it has neither ${keyOf('seperator')} nor ${keyOf('eos')}, the token behind a text`,
+        : `it has neither ${keyOf('seperator')} nor ${keyOf('eos')}, the token that ends a text`,
     );
   const lowers = metadata.optionalBool('tokenizer.ggml.normalizer.lowercase') ?? !isCased(tokens, role);
   const stripsAccents = metadata.optionalBool('tokenizer.ggml.normalizer.strip_accents') ?? lowers;

@@ -119,7 +119,7 @@ export function inSnakeCase(fields: object): Record<string, unknown> {
 }
 
 export const maxWaitingBytes = 2 ** 20;
-export const retryMs = 20;
+const retryMs = 20;
 /** How long waiting lines are tried at the end of the process. */
 export const flushMs = 500;
 

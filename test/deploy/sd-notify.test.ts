@@ -6,7 +6,7 @@ import * as assert from 'uvu/assert';
 import { SD_NOTIFY } from '../../gateway/systemd/notify-pipe.ts';
 import { NotifySocket } from '../fixtures/notify-socket.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
-import { until, within } from '../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../fixtures/within.ts';
 
 const test = suite('sd-notify');
 const folder = temporaryFolder();
@@ -46,7 +46,7 @@ test('a socket without a listener is reported once, and later lines are still se
     said += chunk.toString();
   });
   child.stdin.write('A=1\nA=2\n');
-  await until(5000, 'The complaint', () => said !== '');
+  await until(PATIENCE_MS, 'The complaint', () => said !== '');
   const socket = await NotifySocket.open(name);
   child.stdin.end('B=1\n');
   await socket.awaits('B=1');
@@ -62,7 +62,7 @@ test('it ends with its stdin, by no polite signal, and by a line beyond the limi
   await once(child.stderr, 'data');
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) child.kill(signal);
   child.stdin.end();
-  assert.equal(await within(5000, 'Its end', exited), [0, null]);
+  assert.equal(await within(PATIENCE_MS, 'Its end', exited), [0, null]);
 
   assert.is(run('/nobody', `${'a'.repeat(4096)}\n`).status, 0);
   const { status, stderr } = run('/nobody', `${'a'.repeat(4097)}\n`);

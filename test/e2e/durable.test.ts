@@ -9,7 +9,7 @@ import { Random } from '../fixtures/random.ts';
 import { follow } from '../fixtures/returning-client.ts';
 import { readEvents, type SseEvent } from '../fixtures/sse.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
-import { until } from '../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../fixtures/within.ts';
 
 /**
  * The gateway is killed with SIGKILL while it has durable streams, and is started again with the same journal. Every
@@ -22,11 +22,8 @@ const KILLS = Number(process.env.RUNNEL_TEST_GATEWAY_KILLS ?? 3);
 const SEED = process.env.RUNNEL_TEST_SEED;
 const MAX_KILLS_IN_ROUND = 5;
 const NUM_STREAMS = 20;
-const PATIENCE_MS = 60_000;
 /** Of each step while gateways are killed: an answer that the gateway has sent whole is not interrupted by its death. */
 const STEP_MS = 4;
-/** In which a runner ends whose gateway was killed. */
-const ORPHAN_MS = 1000;
 
 const test = gatewaySuite('durable', 'SIGKILL');
 
@@ -78,7 +75,7 @@ test(`${KILLS} kills of the gateway leave no runner, its port free, and no byte 
       });
       const { pid } = (await gateway.health()).runner;
       await gateway.stop('SIGKILL');
-      await until(ORPHAN_MS, 'The end of the runner', () => pid === null || !isAlive(pid));
+      await until(PATIENCE_MS, 'The end of the runner', () => pid === null || !isAlive(pid));
       gateway = await start(port);
       advanced.clear();
       numKills += 1;

@@ -9,7 +9,7 @@ import { CPU_RUNNER } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { Random } from '../fixtures/random.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
-import { until } from '../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../fixtures/within.ts';
 
 /** Embeddings through the usual clients, compared with those of transformers (test/golden/make.py). */
 
@@ -180,7 +180,7 @@ test('a client that leaves takes its texts back', async () => {
   controller.abort();
   assert.instance(await ended, OpenAI.APIUserAbortError);
   await gateway.idle();
-  await until(10_000, 'the cache to be free', async () => {
+  await until(PATIENCE_MS, 'the cache to be free', async () => {
     const { runner } = await gateway.health();
     return runner.kv_blocks_free === runner.kv_blocks;
   });

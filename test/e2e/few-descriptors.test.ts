@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { connect, type Socket } from 'node:net';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { isBundleCurrent } from '../../gateway/bundle.js';
 import { maxFruitlessStarts } from '../../gateway/runner/supervision/restarts.ts';
 import { writeFakeModel } from '../fixtures/fake-model-file.ts';
 import { Gateway } from '../fixtures/gateway.ts';
@@ -16,25 +17,16 @@ const IDLE_CONNECTIONS = 60;
 /** Fewer than a gateway has open when it listens, so that it can open no other. */
 const NONE_FREE = 10;
 const TOKENS = 400;
-const maxAttempts = 20;
 
 async function limited(directory: Directory): Promise<Gateway> {
   const model = writeFakeModel(directory, 'model');
   const { file, args } = fakeCommand('--model', `${model}.identity`, '--delay-ms', '5');
   const line = `exec '${file}' ${args.map((arg) => `'${arg}'`).join(' ')}`;
   const runner = script(directory, 'runner', [line]);
+  // From its sources it would read so many files at once that descriptors may run out.
+  if (!isBundleCurrent()) execFileSync('node', ['--import', 'tsx', 'deploy/bundle-gateway.ts']);
   const launcher = ['prlimit', `--nofile=${LIMIT}`];
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await Gateway.startOn(model, ['--port', '0', '--backend', 'cpu', '--runner', runner], {
-        launcher,
-      });
-    } catch (error) {
-      // When the gateway runs from its sources, Node reads so many files at once that descriptors may run out.
-      const isOfSources = /EMFILE.*open '.*\.[jt]s'/.test((error as Error).message);
-      if (!isOfSources || attempt === maxAttempts) throw error;
-    }
-  }
+  return Gateway.startOn(model, ['--port', '0', '--backend', 'cpu', '--runner', runner], { launcher });
 }
 
 /** Opens connections and returns those that the gateway has not closed. */

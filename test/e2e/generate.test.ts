@@ -8,12 +8,10 @@ import { childNamed } from '../fixtures/child-processes.ts';
 import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { runnel } from '../fixtures/ran.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
-import { until, within } from '../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../fixtures/within.ts';
 
 const test = suite('generate');
 const folder = temporaryFolder();
-
-const PATIENCE_MS = 30_000;
 
 function recordedBytes(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0;

@@ -12,7 +12,7 @@ import { codeBlocksOf } from '../fixtures/guides.ts';
 import { HAPROXY, HAPROXY_CONFIG, HaProxy } from '../fixtures/haproxy.ts';
 import { httpLimits } from '../fixtures/http-limits.ts';
 import type { ScriptedRunner } from '../fixtures/scripted-runner.ts';
-import { until, within } from '../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../fixtures/within.ts';
 
 /** Where HAProxy sends requests, with the configuration of deploy/haproxy over three gateways whose runners play a script. */
 
@@ -21,7 +21,6 @@ if (HAPROXY === undefined) console.log('SKIPPED: HAProxy is not installed: apt-g
 const proxyTest = HAPROXY !== undefined ? test : test.skip;
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-const PATIENCE_MS = 30_000;
 const NAMES = ['a', 'b', 'c'] as const;
 type Name = (typeof NAMES)[number];
 

@@ -12,13 +12,12 @@ import { Gateway, isAlive } from '../fixtures/gateway.ts';
 import { type DelaysAndWork, pollHealthAndWork } from '../fixtures/health-poller.ts';
 import { fakeRunner } from '../fixtures/stand-in-runners.ts';
 import { type Directory, temporaryDirectory } from '../fixtures/supervised.ts';
-import { until } from '../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../fixtures/within.ts';
 
 const FLOOD_MS = 1000 * Number(process.env.RUNNEL_TEST_FLOOD_SECONDS ?? 1);
 const MIN_KIND_MS = 1000;
 /** A flood lasts until so many questions have been answered, however busy the machine is. */
 const MIN_ANSWERS = 20;
-const PATIENCE_MS = 60_000;
 /**
  * The most processor time that the gateway may spend on a flood between two answers: ten times what an idle machine
  * shows. A busy machine does not change it.

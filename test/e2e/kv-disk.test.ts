@@ -10,13 +10,12 @@ import { Gateway, gatewaySuite } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { llamaFile } from '../fixtures/served-llama.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
-import { until } from '../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../fixtures/within.ts';
 
 const KILLS = Number(process.env.RUNNEL_TEST_DISK_KILLS ?? 1);
 const NUM_PROMPTS = Number(process.env.RUNNEL_TEST_DISK_PROMPTS ?? 8);
 const BLOCK_TOKENS = 32;
 const NUM_TOKENS = 12;
-const PATIENCE_MS = 60_000;
 const test = gatewaySuite('kv disk');
 
 const folder = temporaryFolder();

@@ -5,7 +5,7 @@ import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway, gatewaySuite, isAlive } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { runnel } from '../fixtures/ran.ts';
-import { until } from '../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../fixtures/within.ts';
 
 const test = gatewaySuite('lifecycle');
 
@@ -139,7 +139,7 @@ test('a gateway killed with SIGKILL takes its runner with it', async () => {
     .catch(() => {});
   await gateway.healthWhere(({ runner }) => runner.open_requests === 1, 'the request to run');
   await gateway.stop('SIGKILL');
-  await until(1000, 'The end of the runner', () => !isAlive(pid ?? 0));
+  await until(PATIENCE_MS, 'The end of the runner', () => !isAlive(pid ?? 0));
 });
 
 test('a port in use is reported, with status 1', async () => {

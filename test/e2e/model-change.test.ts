@@ -7,11 +7,10 @@ import { TINY_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
-import { until, within } from '../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../fixtures/within.ts';
 
 const test = suite('model change');
 const folder = temporaryFolder();
-const PATIENCE_MS = 60_000;
 const NUM_CLIENTS = 24;
 const OTHER_MODEL = TINY_MODEL.replace('q8_0', 'q4_0');
 const ids = [TINY_MODEL, OTHER_MODEL].map((path) => basename(path, '.gguf'));

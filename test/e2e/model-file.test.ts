@@ -11,9 +11,8 @@ import { CPU_RUNNER, FAULTY_RUNNER, TINY_MODEL } from '../fixtures/default-model
 import { Gateway, stateOf } from '../fixtures/gateway.ts';
 import { type NativeAnswer, readNativeAnswer } from '../fixtures/native-stream.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
-import { within } from '../fixtures/within.ts';
+import { PATIENCE_MS, within } from '../fixtures/within.ts';
 
-const PATIENCE_MS = 30_000;
 /** In a small model: after the metadata, before the end of the tensors. */
 const CUT_BYTES = 16 * 1024;
 

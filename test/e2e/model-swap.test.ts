@@ -9,9 +9,8 @@ import { CPU_RUNNER, TINY_MODEL } from '../fixtures/default-model.ts';
 import { Gateway, gatewaySuite } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
-import { within } from '../fixtures/within.ts';
+import { PATIENCE_MS, within } from '../fixtures/within.ts';
 
-const PATIENCE_MS = 30_000;
 const test = gatewaySuite('model swap');
 const folder = temporaryFolder();
 const model = join(folder.path, 'model.gguf');

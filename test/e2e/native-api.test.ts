@@ -13,7 +13,7 @@ import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { PoolManager } from '../fixtures/pool-manager.ts';
 import { runnel } from '../fixtures/ran.ts';
 import { type RunnerWorld, runnerWorld } from '../fixtures/runner-worlds.ts';
-import { until, within } from '../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../fixtures/within.ts';
 
 /**
  * The native API over a real runner, that of test/fixtures/runner-worlds.ts: cpu-runner, or with RUNNEL_TEST_EMULATED=1
@@ -22,7 +22,6 @@ import { until, within } from '../fixtures/within.ts';
  */
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-const PATIENCE_MS = 30_000;
 const CANARY_PROMPT = 'The canary Quetzalcoatlus sat on the lighthouse and';
 const CANARY_STOP = 'Xylophone-canary';
 const LONG = { prompt: 'Once upon a time', max_tokens: 2000, temperature: 0 };
@@ -166,7 +165,7 @@ function suiteOf(world: RunnerWorld): void {
       .then((response) => readNativeAnswer(response));
     const early = await gateway.post('/execute', { job_id: 'early', ...LONG, prompt: 'word '.repeat(1000) });
     await cancel('early');
-    const first = await within(5000, 'the end of the cancelled prefill', readNativeAnswer(early));
+    const first = await within(PATIENCE_MS, 'the end of the cancelled prefill', readNativeAnswer(early));
     assert.equal([first.text, first.last.data.code], ['', 'CANCELLED']);
 
     let cancels: Promise<Response>[] = [];

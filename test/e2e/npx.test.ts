@@ -5,13 +5,12 @@ import * as assert from 'uvu/assert';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway, isAlive, type StartOptions } from '../fixtures/gateway.ts';
 import { type NativeAnswer, readNativeAnswer } from '../fixtures/native-stream.ts';
-import { until, within } from '../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../fixtures/within.ts';
 
 /** `npx runnel serve` ends on a signal, whoever sends it and whichever of its processes gets it. */
 
 const test = suite('npx');
 
-const PATIENCE_MS = 30_000;
 const NUM_TOKENS = 80;
 
 interface Served {

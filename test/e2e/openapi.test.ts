@@ -5,7 +5,7 @@ import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { type Described, DocumentedAnswers } from '../fixtures/documented-answers.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
-import { until } from '../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../fixtures/within.ts';
 
 /** Each route of a running server answers as its own /openapi.json says: whole answers, events and lines. */
 
@@ -140,7 +140,7 @@ test('every route answers as /openapi.json describes it', async () => {
   const batch = JSON.parse(await ask('POST', '/v1/batches', asked));
   await ask('GET', '/v1/batches');
   await ask('POST', `/v1/batches/${batch.id}/cancel`);
-  await until(60_000, 'The end of the batch', async () =>
+  await until(PATIENCE_MS, 'The end of the batch', async () =>
     (await ask('GET', `/v1/batches/${batch.id}`)).includes('"status":"cancelled"'),
   );
   await ask('DELETE', `/v1/files/${file.id}`);

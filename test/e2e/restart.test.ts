@@ -9,11 +9,10 @@ import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { RawClient } from '../fixtures/raw-client.ts';
 import { llamaFile } from '../fixtures/served-llama.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
-import { until, within } from '../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../fixtures/within.ts';
 
 const test = suite('restart');
 const folder = temporaryFolder();
-const PATIENCE_MS = 60_000;
 /** So slow are the steps that a stream is open until several runners have been replaced. */
 const STEP_MS = 20;
 /** Room for some two hundred tokens of the model. */

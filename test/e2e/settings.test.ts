@@ -7,11 +7,10 @@ import { Gateway, gatewaySuite } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { runnel } from '../fixtures/ran.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
-import { until } from '../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../fixtures/within.ts';
 
 const test = gatewaySuite('settings');
 const folder = temporaryFolder();
-const PATIENCE_MS = 30_000;
 const KEY = 'canary-key-0123456789';
 
 async function start(...args: string[]): Promise<Gateway> {

@@ -5,9 +5,8 @@ import * as assert from 'uvu/assert';
 import { CPU_RUNNER, FAULTY_RUNNER, TINY_MODEL } from '../fixtures/default-model.ts';
 import { Gateway, gatewaySuite } from '../fixtures/gateway.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
-import { until, within } from '../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../fixtures/within.ts';
 
-const PATIENCE_MS = 60_000;
 /** A control token: it is in no text, and only one request here may draw it. */
 const POISON_ID = 1;
 /** For each of the models: 4 MiB of KV cache, 4 MiB for requests, and less than 3 MB besides. */

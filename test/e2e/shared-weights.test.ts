@@ -10,7 +10,7 @@ import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway, type Health, runnersOf } from '../fixtures/gateway.ts';
 import { NativeStreamChecker } from '../fixtures/native-stream.ts';
 import { temporaryDirectory } from '../fixtures/supervised.ts';
-import { until } from '../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../fixtures/within.ts';
 
 const test = suite('shared weights');
 const FILE = 'runnel-weights';
@@ -119,7 +119,7 @@ test('the weights of a file that has changed are packed anew, and the old ones a
     const [pid] = await readyRunners(gateway, 1);
     utimesSync(path, new Date(), new Date());
     process.kill(pid as number, 'SIGKILL');
-    await until(60_000, 'another runner to be ready', () => sources(gateway).length === 2);
+    await until(PATIENCE_MS, 'another runner to be ready', () => sources(gateway).length === 2);
     assert.equal(sources(gateway), ['packed', 'packed']);
     assert.is(numHeld(gateway), 1);
     assert.is(await textOf(gateway, 3), text);

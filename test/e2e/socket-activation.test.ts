@@ -9,12 +9,11 @@ import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { freePort } from '../fixtures/free-port.ts';
 import { type Health, isAlive } from '../fixtures/gateway.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
-import { until, within } from '../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../fixtures/within.ts';
 
 const test = suite<{ activator: Activator | undefined }>('socket activation');
 
 const folder = temporaryFolder();
-const PATIENCE_MS = 30_000;
 const GATEWAY = [process.execPath, 'gateway/runnel.js', 'serve', '--model', DEFAULT_MODEL];
 /** A minimal service manager: it holds the socket, and starts the gateway again whenever it has ended. */
 const RESTARTS = ['sh', '-c', `while sh -c 'LISTEN_PID=$$ exec "$@"' sh "$@"; do :; done`, 'sh'];

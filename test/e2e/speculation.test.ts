@@ -3,7 +3,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { closeTinyModel, loadTinyModel, servedTiny, TINY_ID } from '../fixtures/served-tiny.ts';
 import { type VariedRequest, variedRequests } from '../fixtures/varied-requests.ts';
-import { until } from '../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../fixtures/within.ts';
 
 const NUM_TOKENS = 96;
 const ON = ['--speculation', 'on'];
@@ -50,7 +50,7 @@ test('with drafts every route gives the bytes that it gives without, one request
     for (const [i, request] of requests.entries())
       assert.is((await ask(request)).digest, expected[i], request.name);
     const hasTold = () => (supervisor.status().stats?.numAcceptedDraftTokens ?? 0) > NUM_TOKENS;
-    await until(10_000, 'accepted drafts in what the runner tells', hasTold);
+    await until(PATIENCE_MS, 'accepted drafts in what the runner tells', hasTold);
     const { numDraftTokens, numAcceptedDraftTokens } = supervisor.status().counters;
     assert.ok(numDraftTokens > numAcceptedDraftTokens);
   });

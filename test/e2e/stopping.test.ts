@@ -8,11 +8,10 @@ import { Gateway, gatewaySuite, isAlive } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { RawClient } from '../fixtures/raw-client.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
-import { until, within } from '../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../fixtures/within.ts';
 
 const test = gatewaySuite('stopping', 'SIGKILL');
 const folder = temporaryFolder();
-const PATIENCE_MS = 60_000;
 const long = { job_id: 'a', prompt: 'Once upon a time', max_tokens: 2000, temperature: 0, min_tokens: 2000 };
 
 async function started(...args: string[]): Promise<Gateway> {

@@ -13,7 +13,7 @@ import { NotifySocket } from '../fixtures/notify-socket.ts';
 import { fakeRunner } from '../fixtures/stand-in-runners.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { unitValues } from '../fixtures/unit-settings.ts';
-import { until } from '../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../fixtures/within.ts';
 
 interface World {
   socket: NotifySocket;
@@ -24,8 +24,6 @@ const test = suite<World>('systemd');
 
 const folder = temporaryFolder();
 const WATCHDOG_MS = 600;
-/** Longer than a loaded machine takes. */
-const PATIENCE_MS = 60_000;
 let numSockets = 0;
 
 test.before.each(async (context) => {

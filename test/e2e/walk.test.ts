@@ -7,13 +7,12 @@ import * as assert from 'uvu/assert';
 import { TINY_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
-import { until } from '../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../fixtures/within.ts';
 
 const test = suite('walk');
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const PROGRAM = ['node', 'test/fixtures/traced-gateway.mjs'];
-const PATIENCE_MS = 60_000;
 /** What happens beside requests, by timers, is taken out: it does not happen in each of these. */
 const NUM_REQUESTS = 4;
 const IDLE_MS = 1500;

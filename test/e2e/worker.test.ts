@@ -7,11 +7,10 @@ import { DEFAULT_MODEL, TINY_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { PoolManager } from '../fixtures/pool-manager.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
-import { until, within } from '../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../fixtures/within.ts';
 
 const test = closingSuite('worker');
 const folder = temporaryFolder();
-const PATIENCE_MS = 60_000;
 const KEY = 'canary-key-0123456789';
 
 /** Every line of stderr is a log line. Text for people goes to stdout. */

@@ -24,13 +24,12 @@ import { keysOf } from '../fixtures/keys.ts';
 import { type Act, ScriptedRunner, scriptedInfo } from '../fixtures/scripted-runner.ts';
 import { watchLog } from '../fixtures/suite-rules.ts';
 import { VirtualClock } from '../fixtures/virtual-clock.ts';
-import { until } from '../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../fixtures/within.ts';
 import { modelNamed } from './models.ts';
 import { type Exchange, type Played, type Settings, written } from './wire-file.ts';
 
 /** The application for wire files: over a scripted runner, with a clock that the tokens move, and with counted ids. */
 
-const PATIENCE_MS = 20_000;
 const EPOCH_MS = Date.UTC(2027, 0, 15, 8);
 /** What each batch of tokens takes. */
 const STEP_MS = 10;

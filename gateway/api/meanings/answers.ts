@@ -15,8 +15,8 @@ export const answers: Readonly<Record<string, string>> = {
   ended_by: '`time_limit`, if `--inference-timeout-sec` ended the answer.',
   deleted: 'True: it is deleted.',
   first_id: 'The id of the first item; null if there is none.',
-  last_id: 'The id of the last item, behind which the next page begins; null if there is none.',
-  has_more: 'Whether there are more behind these.',
+  last_id: 'The id of the last item, after which the next page begins; null if there is none.',
+  has_more: 'Whether there are more after these.',
   message: 'What happened, as a sentence.',
   code: 'The name of the error.',
   error: 'What went wrong.',
@@ -73,8 +73,8 @@ export const answers: Readonly<Record<string, string>> = {
   prefill_ms: 'From there to the first token, by the runner’s clock.',
   first_token_ms: 'From admission to the first token.',
   total_ms: 'From admission to the end.',
-  between_tokens_ms: 'The mean time for each token behind the first that came; null if there is none.',
-  tokens_per_second: 'Tokens per second behind the first that came; null if there is none.',
+  between_tokens_ms: 'The mean time for each token after the first that came; null if there is none.',
+  tokens_per_second: 'Tokens per second after the first that came; null if there is none.',
   resume_pause_ms: 'The part of the total in which the answer waited for another runner to continue it.',
   prompt_tokens: 'The tokens of the prompts.',
   completion_tokens: 'The tokens of the answers.',
@@ -234,7 +234,7 @@ export const answers: Readonly<Record<string, string>> = {
   model_info: 'Properties under their names in GGUF files.',
   'message.tool_calls.id': 'The id of the call, which its result names.',
   capabilities:
-    'What the model can do. `embedding`: its file says how vectors are made; any model can make some.',
+    'What the model can do. `embedding`: its file says how vectors are made; any model can produce embeddings.',
   'OllamaPulled.status': 'The server has the model.',
   'OllamaError.error': 'What went wrong, as a sentence.',
 
@@ -292,6 +292,6 @@ export const answers: Readonly<Record<string, string>> = {
   'thinking_limit.max_tokens': 'The most tokens of the thinking.',
   end_ids: 'The tokens that end the thinking at its limit.',
   begin: 'The mark before the thinking.',
-  end: 'The mark behind the thinking.',
+  end: 'The mark after the thinking.',
   is_open: 'Whether the prompt has the mark before the thinking.',
 };

@@ -1,5 +1,5 @@
 /**
- * What the fields of requests mean, for /openapi.json and docs/api.md. A key is the name of a field, behind as much of its place as
+ * What the fields of requests mean, for /openapi.json and docs/api.md. A key is the name of a field, after as much of its place as
  * tells it from others by this name: paths, names of fields, and values of `type`. The entry with the longest key counts.
  */
 export const fields: Readonly<Record<string, string>> = {
@@ -42,8 +42,8 @@ export const fields: Readonly<Record<string, string>> = {
   '/api/generate.system': 'A system message in front of the prompt; not with `raw` or `suffix`.',
   raw: 'Whether the model reads the prompt as it is, without its template.',
   suffix:
-    'What is behind the answer, which fills the gap between `prompt` and it; only for a model with tokens for that. Not with `echo`.',
-  '/api/generate.suffix': 'What is behind the answer, which fills the gap between `prompt` and it.',
+    'What follows the answer, which fills the gap between `prompt` and it; only for a model with tokens for that. Not with `echo`.',
+  '/api/generate.suffix': 'What follows the answer, which fills the gap between `prompt` and it.',
   previous_response_id: 'The stored response, `completed`, whose conversation goes on.',
   reasoning_content: 'What the assistant thought before the content.',
   'ChatMessage.reasoning': 'The same, as Ollama and OpenRouter name it.',

@@ -36,7 +36,7 @@ const batchWith = (serverFlags: readonly string[]): Command =>
   command({
     forms: ['batch FILE --model MODEL [options] [-- OPTIONS OF SERVE]'],
     about:
-      "Answers the lines of FILE, requests in the form of OpenAI's batches, by a server of its own on a free port of 127.0.0.1. A line names its model as `runnel serve` serves it.\nIf it is ended or killed, the same command goes on with the lines that have no answer yet. Until then they are in a folder with the name of the output and .batch behind it. Flags after -- are for `runnel serve`.",
+      "Answers the lines of FILE, requests in the form of OpenAI's batches, by a server of its own on a free port of 127.0.0.1. A line names its model as `runnel serve` serves it.\nIf it is ended or killed, the same command goes on with the lines that have no answer yet. Until then they are in a folder with the name of the output and .batch after it. Flags after -- are for `runnel serve`.",
     settings,
     takesArguments: true,
     examples: [

@@ -124,7 +124,7 @@ export class AnswerCheck {
     while (stopIndex < ids.length && !this.#stopIds.has(ids[stopIndex] as number)) stopIndex++;
     if (stopIndex === ids.length) stopIndex = -1;
     if (stopIndex !== -1 && (stopIndex !== ids.length - 1 || finish === undefined))
-      throw this.#violation('order', `goes on behind its stop id ${ids[stopIndex]}`);
+      throw this.#violation('order', `goes on after its stop id ${ids[stopIndex]}`);
     if (finish === 'stop_id' && stopIndex === -1)
       throw this.#violation('order', 'ended by a stop id without one');
     if (finish === 'max_tokens' && roomLeft > 0)

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { promisify } from 'node:util';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { until } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 import { closedLoop, figuresOf, type Load } from './closed-loop.ts';
 import type { Server } from './server.ts';
 
@@ -113,7 +113,7 @@ test('clients ask again until the time is over, and none is left asking', async 
     assert.is(figures.residentShare, undefined);
     assert.ok((figures.healthP50 ?? 0) > 0);
     assert.ok((figures.healthP99 ?? 0) >= (figures.healthP95 ?? Number.POSITIVE_INFINITY));
-    await until(10_000, 'The last connection to be closed', async () => (await connections()) === 0);
+    await until(PATIENCE_MS, 'The last connection to be closed', async () => (await connections()) === 0);
   });
 });
 

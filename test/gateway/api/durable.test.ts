@@ -6,11 +6,9 @@ import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { readNativeAnswer } from '../../fixtures/native-stream.ts';
 import { thinkingModel } from '../../fixtures/thinking-model.ts';
-import { until } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 /** What is no request and its answer: requests at the same time, and what a job keeps. The rest is in test/wire. */
-
-const PATIENCE_MS = 10_000;
 
 const test = closingSuite('durable jobs by the APIs');
 

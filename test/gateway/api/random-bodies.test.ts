@@ -10,13 +10,12 @@ import { Random } from '../../fixtures/random.ts';
 import { type RandomBody, ROUTE_PATHS, randomBody } from '../../fixtures/random-bodies.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { watchStream } from '../../fixtures/watch-stream.ts';
-import { within } from '../../fixtures/within.ts';
+import { PATIENCE_MS, within } from '../../fixtures/within.ts';
 
 const test = suite('random bodies');
 
 const NUM_BODIES = Number(process.env.RUNNEL_TEST_BODIES ?? 4_000);
 const SEED = Number(process.env.RUNNEL_TEST_SEED ?? Date.now() % 1_000_000);
-const PATIENCE_MS = 20_000;
 
 const unhandled: unknown[] = [];
 process.on('unhandledRejection', (reason) => unhandled.push(reason));

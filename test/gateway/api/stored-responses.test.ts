@@ -7,11 +7,9 @@ import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { type DurableApp, durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { thinkingModel } from '../../fixtures/thinking-model.ts';
 import { VirtualClock } from '../../fixtures/virtual-clock.ts';
-import { until } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 /** Responses that are stored and continued, beyond one request and its answer, which are in test/wire. */
-
-const PATIENCE_MS = 10_000;
 
 const test = closingSuite('stored responses');
 

@@ -7,11 +7,10 @@ import { ANONYMOUS } from '../../../gateway/system/caller.ts';
 import { BatchWorld } from '../../fixtures/batch-world.ts';
 import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { callerNamed } from '../../fixtures/keys.ts';
-import { until } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 const test = closingSuite('batches');
 
-const PATIENCE_MS = 20_000;
 const NAMES = ['a', 'b', 'c', 'd', 'e'];
 
 async function reached(world: BatchWorld, status: BatchStatus, id = 'batch_a'): Promise<void> {

@@ -8,9 +8,7 @@ import { randomIds } from '../../../gateway/system/ids.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { CPU_RUNNER, TINY_MODEL } from '../../fixtures/default-model.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
-import { until } from '../../fixtures/within.ts';
-
-const PATIENCE_MS = 60_000;
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 const test = suite('gateway');
 

@@ -5,14 +5,13 @@ import { testApp } from '../../fixtures/app.ts';
 import { type Act, ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { readEvents } from '../../fixtures/sse.ts';
 import { VirtualClock } from '../../fixtures/virtual-clock.ts';
-import { until } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 /** The server's time limit is reached in the middle of an answer: OpenAI clients get what there is, and do not retry. */
 
 const test = suite('answers at a time limit');
 
 const LIMIT_MS = 1000;
-const PATIENCE_MS = 60_000;
 
 const ROUTES = [
   { path: '/v1/chat/completions', body: { model: 'bytes', messages: [{ role: 'user', content: 'Hi' }] } },

@@ -6,9 +6,7 @@ import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { byteModel } from '../../fixtures/byte-model.ts';
 import { recordOf } from '../../fixtures/durable.ts';
 import { type Act, ScriptedRunner } from '../../fixtures/scripted-runner.ts';
-import { within } from '../../fixtures/within.ts';
-
-const PATIENCE_MS = 10_000;
+import { PATIENCE_MS, within } from '../../fixtures/within.ts';
 
 const test = suite('durable job');
 

@@ -5,11 +5,9 @@ import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { type DurableApp, durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { type Act, ScriptedRunner } from '../../fixtures/scripted-runner.ts';
-import { until } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 /** Which jobs a gateway continues that follows one that died, and which it holds responsible for the death. */
-
-const PATIENCE_MS = 10_000;
 
 const test = closingSuite('gateway-deaths');
 

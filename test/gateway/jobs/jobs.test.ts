@@ -11,9 +11,8 @@ import { closeLater, closingSuite } from '../../fixtures/closing-suite.ts';
 import { durableApp, journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { VirtualClock } from '../../fixtures/virtual-clock.ts';
-import { until } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
-const PATIENCE_MS = 10_000;
 const MAX_WAIT_MS = 30_000;
 const KEEP_MS = 100_000;
 

@@ -6,11 +6,10 @@ import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
 import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { type DurableApp, durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { type Act, ScriptedRunner } from '../../fixtures/scripted-runner.ts';
-import { until } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 /** Durable jobs of a model whose time slice is over. Its gate is never closed here, so their next turn begins at once. */
 
-const PATIENCE_MS = 10_000;
 const ANSWER = [...Buffer.from('Hello.'), EOS_ID];
 
 const test = closingSuite('turns of models');

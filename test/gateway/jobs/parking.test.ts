@@ -12,11 +12,10 @@ import { closeLater, closingSuite } from '../../fixtures/closing-suite.ts';
 import { type DurableApp, durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { VirtualClock } from '../../fixtures/virtual-clock.ts';
-import { until } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 /** Jobs that are parked: a runner holds nothing of them, and they go on with the next token wherever they are resumed. */
 
-const PATIENCE_MS = 10_000;
 /** More than any job of these tests takes. */
 const MOST_TURNS = 500;
 /** More promises than a resumption waits for. */

@@ -7,11 +7,9 @@ import { emptyContent } from '../../../gateway/journal/records.ts';
 import { JournalStore } from '../../../gateway/journal/store.ts';
 import { cancelled } from '../../../gateway/runner/runner.ts';
 import { journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
-import { until } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 /** When the journal's writes are on the disk, and in which order they come. */
-
-const PATIENCE_MS = 10_000;
 
 const { write } = JournalStore.prototype;
 const { batch } = ClassicLevel.prototype;

@@ -13,9 +13,7 @@ import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
 import { callerNamed } from '../../fixtures/keys.ts';
 import { VirtualClock } from '../../fixtures/virtual-clock.ts';
-import { until } from '../../fixtures/within.ts';
-
-const PATIENCE_MS = 10_000;
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 const test = closingSuite('journal');
 

@@ -19,7 +19,7 @@ import { fakePip, type PipBehaviour } from '../../fixtures/fake-pip.ts';
 import { isAlive } from '../../fixtures/gateway.ts';
 import { programFile } from '../../fixtures/programs.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
-import { until } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 import { writeZip } from '../../fixtures/zip-writer.ts';
 
 const test = suite('pull');
@@ -193,14 +193,16 @@ test('two at once in one process fetch once', async () => {
 test('killed half-way: no file under the name, and the next run takes over and cleans up', async () => {
   usePrograms({ python3: { kind: 'hangs' } });
   const first = pullInProcess();
-  await until(10_000, 'the download has begun', () => temporaryFiles().length > 0);
+  await until(PATIENCE_MS, 'the download has begun', () => temporaryFiles().length > 0);
   assert.not.ok(existsSync(cachePath(entry)));
 
   // A second process waits while the first one lives.
   const second = pullInProcess();
   let waiting = '';
   second.stderr?.setEncoding('utf8').on('data', (text: string) => (waiting += text));
-  await until(10_000, 'the second waits', () => waiting.includes(`Process ${first.pid} is fetching tiny`));
+  await until(PATIENCE_MS, 'the second waits', () =>
+    waiting.includes(`Process ${first.pid} is fetching tiny`),
+  );
   second.kill('SIGKILL');
   await once(second, 'exit');
 
@@ -215,12 +217,12 @@ test('killed half-way: no file under the name, and the next run takes over and c
 test('asked to end half-way, it ends by that signal, and so does the download', async () => {
   usePrograms({ python3: { kind: 'hangs' } });
   const pulling = pullInProcess();
-  await until(10_000, 'the download has begun', () => temporaryFiles().length > 0);
+  await until(PATIENCE_MS, 'the download has begun', () => temporaryFiles().length > 0);
   const [pip] = readFileSync(`/proc/${pulling.pid}/task/${pulling.pid}/children`, 'utf8').split(' ');
   assert.ok(Number(pip) > 0);
   pulling.kill('SIGTERM');
   assert.equal(await once(pulling, 'exit'), [null, 'SIGTERM']);
-  await until(10_000, 'the end of the download', () => !isAlive(Number(pip)));
+  await until(PATIENCE_MS, 'the end of the download', () => !isAlive(Number(pip)));
 });
 
 function pullInProcess(): ChildProcess {

@@ -7,7 +7,7 @@ import { batchesOf } from '../../fixtures/batches.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { collect, requestOf } from '../../fixtures/supervised.ts';
-import { within } from '../../fixtures/within.ts';
+import { PATIENCE_MS, within } from '../../fixtures/within.ts';
 
 const test = suite('observed runner');
 
@@ -79,7 +79,7 @@ function limited(limitMs: number): { inner: ScriptedRunner; runner: ObservedRunn
 }
 
 async function timeoutOf(action: () => unknown): Promise<GenerationError> {
-  const error = await within(5000, 'the timeout', errorOf(action));
+  const error = await within(PATIENCE_MS, 'the timeout', errorOf(action));
   if (!(error instanceof GenerationError)) throw error;
   assert.is(error.code, 'TIMEOUT');
   assert.ok(error.retriable);

@@ -9,12 +9,11 @@ import { RawClient } from '../../fixtures/raw-client.ts';
 import { scriptedInfo } from '../../fixtures/scripted-runner.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 import { wideModel } from '../../fixtures/wide-model.ts';
-import { until } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 const test = closingSuite('aborts');
 
 const NUM_ABORTS = Number(process.env.RUNNEL_TEST_ABORTS ?? 1000);
-const PATIENCE_MS = 20_000;
 const WIDTH = 16;
 const folder = temporaryFolder();
 

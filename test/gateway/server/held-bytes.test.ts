@@ -10,11 +10,10 @@ import { RawClient } from '../../fixtures/raw-client.ts';
 import { ScriptedRunner, scriptedInfo } from '../../fixtures/scripted-runner.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 import { wideModel } from '../../fixtures/wide-model.ts';
-import { until, within } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../../fixtures/within.ts';
 
 const test = closingSuite('held bytes');
 const folder = temporaryFolder();
-const PATIENCE_MS = 20_000;
 const MAX_HELD_BYTES = 256 * 1024;
 const NUM_TOKENS = 1000;
 /** The usual length of a token. */

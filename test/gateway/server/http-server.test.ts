@@ -17,28 +17,20 @@ import type { Log } from '../../../gateway/telemetry/log.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { errorOf } from '../../fixtures/errors.ts';
+import { httpLimits } from '../../fixtures/http-limits.ts';
 import { RawClient } from '../../fixtures/raw-client.ts';
 import { recordedCases } from '../../fixtures/recorded-cases.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
-import { until, within } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../../fixtures/within.ts';
 
 const test = suite('http server');
 const folder = temporaryFolder();
 const MAX_BODY_BYTES = 4096;
-const PATIENCE_MS = 60_000;
 
-/** A tenth of the times in production, or less. */
-const scaled: HttpLimits = {
-  headersTimeoutMs: 300,
-  requestTimeoutMs: 600,
-  checkIntervalMs: 50,
-  keepAliveTimeoutMs: 200,
-  clientStallTimeoutMs: 30_000,
-  maxConnections: 8,
-  maxRequestsPerConnection: 3,
-  maxHeaders: 64,
-};
+const few: HttpLimits = { ...httpLimits, maxConnections: 8, maxRequestsPerConnection: 3 };
+/** A tenth of the times in production, or less, for clients that let them pass. */
+const scaled = { headersTimeoutMs: 300, requestTimeoutMs: 600, checkIntervalMs: 50 };
 
 const servers: Server[] = [];
 const runner = new ScriptedRunner();
@@ -61,7 +53,7 @@ function created(limits: Partial<HttpLimits> = {}): Server {
   serveAlso(app);
   const server = createHttpServer(
     app.fetch,
-    { ...scaled, ...limits },
+    { ...few, ...limits },
     {
       onError: (error) => answerOutside(error, log as unknown as Log, randomIds),
       onUnreadable: (error) => answerUnreadable(error, log as unknown as Log, randomIds),
@@ -116,7 +108,7 @@ test.after.each(async () => {
 });
 
 test('slow clients: one that is silent, drips its header or stalls its body gets 408 and is closed', async () => {
-  const { port } = await start();
+  const { port } = await start(scaled);
   const attacks: Record<string, (client: RawClient) => void> = {
     silent: () => {},
     'half a header': (client) => client.send('POST /execute HTTP/1.1', 'Host: loc'),
@@ -140,13 +132,15 @@ test('slow clients: one that is silent, drips its header or stalls its body gets
 });
 
 test('a stream may last longer than any of these times', async () => {
-  const { port } = await start();
+  const { server, port } = await start({ checkIntervalMs: scaled.checkIntervalMs });
   runner.script = [[97], 'wait'];
   const client = await RawClient.connect(port);
   client.send(head(`Content-Length: ${body.length}`) + body);
   await until(PATIENCE_MS, 'A token', () => client.received.includes('event: token'));
+  // Now that the request has come, however busy the machine is.
+  server.headersTimeout = server.requestTimeout = server.keepAliveTimeout = scaled.checkIntervalMs;
   const begin = performance.now();
-  await until(PATIENCE_MS, 'Twice the longest time', () => performance.now() - begin > 1200);
+  await until(PATIENCE_MS, 'Some checks', () => performance.now() - begin > 6 * scaled.checkIntervalMs);
   assert.not(client.isClosed);
   client.socket.destroy();
 });
@@ -164,18 +158,13 @@ test('an idle connection is closed, and so is one that has had its share of requ
   assert.is(busy.received.match(/HTTP\/1\.1 200 /g)?.length, 3);
 });
 
-test('a request at the end of the advertised keep-alive time is answered', async () => {
-  const { port } = await start({ keepAliveTimeoutMs: 1000 });
+test('a connection is kept for a second longer than is advertised', async () => {
+  const { server, port } = await start({ keepAliveTimeoutMs: 7000 });
   const client = await RawClient.connect(port);
-  const health = ['GET /health HTTP/1.1', 'Host: localhost', '', ''];
-  client.send(...health);
+  client.send('GET /health HTTP/1.1', 'Host: localhost', '', '');
   assert.is(await client.status(), 200);
-  assert.match(client.received, /\r\nKeep-Alive: timeout=1\r\n/i);
-  const begin = performance.now();
-  await until(PATIENCE_MS, 'The time that was told', () => performance.now() - begin > 1200);
-  assert.not(client.isClosed);
-  client.send(...health);
-  await until(PATIENCE_MS, 'The answer', () => client.received.match(/HTTP\/1\.1 200 /g)?.length === 2);
+  assert.match(client.received, /\r\nKeep-Alive: timeout=7\r\n/i);
+  assert.is(server.keepAliveTimeout, 8000);
   client.socket.destroy();
 });
 
@@ -204,7 +193,7 @@ test('the last answer of a connection says so, and later requests are ignored', 
 });
 
 test('an answer before the body was read is the last of its connection, and comes whole though more is sent', async () => {
-  const { port, server } = await start({ requestTimeoutMs: 20_000, headersTimeoutMs: 20_000 });
+  const { port, server } = await start();
   const noneLeft = () => connections(server).then((count) => count === 0);
   for (const [path, length, status] of [
     ['/execute', 10_000_000, 413],
@@ -237,7 +226,7 @@ test('an answer before the body was read is the last of its connection, and come
 });
 
 test('an answer to a request that was read keeps its connection, also a refusal', async () => {
-  const { port } = await start({ keepAliveTimeoutMs: 5000 });
+  const { port } = await start();
   const client = await RawClient.connect(port);
   client.send(`${head('Content-Length: 2', '/nowhere')}{}`);
   assert.is(await client.status(), 404);
@@ -268,7 +257,7 @@ test('an answer that fails goes to the log, and nothing of what failed to the cl
 
 /** The answer to what is sent, and the route of its line in the log. */
 async function answerTo(line: string): Promise<string> {
-  const { port } = await start({ keepAliveTimeoutMs: 100 });
+  const { port } = await start({ ...scaled, keepAliveTimeoutMs: 100 });
   const client = await RawClient.connect(port);
   client.send(line.replaceAll('⏎', '\r\n'));
   const status = await client.status();
@@ -303,7 +292,7 @@ test('a malformed request after a stream is answered after the stream', async ()
 });
 
 test('a connection beyond the limit is closed unread', async () => {
-  const { port, server } = await start({ maxConnections: 2, headersTimeoutMs: 5000, requestTimeoutMs: 5000 });
+  const { port, server } = await start({ maxConnections: 2 });
   const first = await RawClient.connect(port);
   const second = await RawClient.connect(port);
   await until(PATIENCE_MS, 'Two connections', () => connections(server).then((count) => count === 2));

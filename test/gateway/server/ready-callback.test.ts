@@ -3,7 +3,7 @@ import { ReadyCallback, type ReadyMessage } from '../../../gateway/server/ready-
 import { createLog, type Log } from '../../../gateway/telemetry/log.ts';
 import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { PoolManager } from '../../fixtures/pool-manager.ts';
-import { within } from '../../fixtures/within.ts';
+import { PATIENCE_MS, within } from '../../fixtures/within.ts';
 
 const test = closingSuite('ready callback');
 
@@ -21,8 +21,8 @@ const message: ReadyMessage = {
 
 async function failureOf(url: string, timeoutMs?: number): Promise<string> {
   const callback = new ReadyCallback(url, createLog('silent'), timeoutMs);
-  await within(5000, 'the end of the callback', callback.send(message));
-  return (await within(5000, 'the failure', callback.failed)).message;
+  await within(PATIENCE_MS, 'the end of the callback', callback.send(message));
+  return (await within(PATIENCE_MS, 'the failure', callback.failed)).message;
 }
 
 test('the callback is one POST of who, how much memory and where, and is not repeated', async () => {

@@ -6,11 +6,9 @@ import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { listening } from '../../fixtures/listening.ts';
 import { RawClient } from '../../fixtures/raw-client.ts';
 import { keepFromLogs, watchLog } from '../../fixtures/suite-rules.ts';
-import { until } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 const test = closingSuite('request log');
-
-const PATIENCE_MS = 10_000;
 
 interface Line {
   readonly level: string;

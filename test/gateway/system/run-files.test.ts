@@ -8,10 +8,9 @@ import { identityOf, isRunning } from '../../../gateway/system/kernel.ts';
 import { runningServers, writeRunFile } from '../../../gateway/system/run-files.ts';
 import { stateOf } from '../../fixtures/gateway.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
-import { until } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 const test = suite('run files');
-const PATIENCE_MS = 30_000;
 
 test('a server is found while its process runs, by a file for its user alone', () => {
   const folder = join(temporaryFolder().path, 'new', 'run');

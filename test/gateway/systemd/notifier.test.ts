@@ -17,7 +17,7 @@ import { isAlive } from '../../fixtures/gateway.ts';
 import { NotifySocket } from '../../fixtures/notify-socket.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 import { VirtualClock } from '../../fixtures/virtual-clock.ts';
-import { until } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 interface World {
   socket: NotifySocket;
@@ -27,7 +27,6 @@ interface World {
 }
 
 const test = suite<World>('notifier');
-const PATIENCE_MS = 60_000;
 const folder = temporaryFolder();
 const WATCHDOG_MS = 400;
 const EXTENSION = `EXTEND_TIMEOUT_USEC=${EXTENSION_MS * 1000}`;

@@ -5,7 +5,7 @@ import { NotifyPipe } from '../../../gateway/systemd/notify-pipe.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { NotifySocket } from '../../fixtures/notify-socket.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
-import { until } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 const test = suite('notify pipe');
 
@@ -28,7 +28,7 @@ test('unread messages queue up to a bound; later ones are dropped, logged once',
   } finally {
     process.kill(helper, 'SIGCONT');
   }
-  await until(10_000, 'Messages again', () => {
+  await until(PATIENCE_MS, 'Messages again', () => {
     pipe.send('LAST=1');
     return socket.texts.includes('LAST=1');
   });

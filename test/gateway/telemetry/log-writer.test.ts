@@ -5,10 +5,10 @@ import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { LogWriter, maxWaitingBytes, retryMs } from '../../../gateway/telemetry/log.ts';
+import { LogWriter, maxWaitingBytes } from '../../../gateway/telemetry/log.ts';
 import { programFile } from '../../fixtures/programs.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
-import { until, within } from '../../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../../fixtures/within.ts';
 
 /** A writer to a reader that takes `room.bytes` bytes, and no more until the test adds room. */
 function writerTo(room: { bytes: number }) {
@@ -45,7 +45,7 @@ test('lines that do not fit wait, and come whole and in order', async () => {
   assert.is(taken(), 'one\ntw');
   room.bytes = 100;
   writer.write('four\n');
-  await until(50 * retryMs + 5000, 'the rest', () => taken() === 'one\ntwo\nthree\nfour\n');
+  await until(PATIENCE_MS, 'the rest', () => taken() === 'one\ntwo\nthree\nfour\n');
 });
 
 test('lines beyond the bound are dropped, and their number is logged later', async () => {
@@ -58,7 +58,7 @@ test('lines beyond the bound are dropped, and their number is logged later', asy
   for (let index = 0; index < fitting + 7; index += 1) writer.write(line);
   assert.equal(dropped, []);
   room.bytes = 2 * maxWaitingBytes;
-  await until(5000, 'the report', () => dropped.length > 0);
+  await until(PATIENCE_MS, 'the report', () => dropped.length > 0);
   assert.equal([dropped, taken().length], [[7], maxWaitingBytes]);
 });
 
@@ -93,17 +93,17 @@ function flood(stderr: 'pipe' | number, ...args: string[]): Flood {
 
 async function endOf({ child, exited }: Flood): Promise<void> {
   child.stdin?.write('x');
-  assert.is(await within(30_000, 'The exit', exited), 0);
+  assert.is(await within(PATIENCE_MS, 'The exit', exited), 0);
 }
 
 test('a gateway whose log is read late continues and reports dropped lines', async () => {
   const writing = flood('pipe');
-  await within(30_000, 'The end of logging, with nobody reading', writing.logged);
+  await within(PATIENCE_MS, 'The end of logging, with nobody reading', writing.logged);
   let log = '';
   writing.child.stderr?.on('data', (chunk: Buffer) => (log += chunk.toString()));
-  await until(30_000, 'The report', () => log.includes('log_lines_dropped'));
+  await until(PATIENCE_MS, 'The report', () => log.includes('log_lines_dropped'));
   await endOf(writing);
-  await until(30_000, 'The last line', () => log.includes('"event":"stopped"'));
+  await until(PATIENCE_MS, 'The last line', () => log.includes('"event":"stopped"'));
   const lines = log
     .trimEnd()
     .split('\n')
@@ -114,7 +114,7 @@ test('a gateway whose log is read late continues and reports dropped lines', asy
 
 test('a gateway whose log is never read continues and ends in bounded time', async () => {
   const writing = flood('pipe');
-  await within(30_000, 'The end of logging, with nobody reading', writing.logged);
+  await within(PATIENCE_MS, 'The end of logging, with nobody reading', writing.logged);
   await endOf(writing);
 });
 
@@ -124,7 +124,7 @@ test('a gateway whose log shares its pipe ends in bounded time too', async () =>
   // Opened for both directions, so that opening does not wait for a reader. Nothing is read.
   const fd = openSync(path, constants.O_RDWR);
   const writing = flood(fd, '--share');
-  await within(30_000, 'The end of logging, with nobody reading', writing.logged);
+  await within(PATIENCE_MS, 'The end of logging, with nobody reading', writing.logged);
   await endOf(writing);
   closeSync(fd);
 });

@@ -11,8 +11,6 @@ import { ScriptedRunner, scriptedInfo } from '../../../fixtures/scripted-runner.
 
 const test = suite('execute');
 
-const _PATIENCE_MS = 10_000;
-
 const bytes = (text: string): number[] => [...Buffer.from(text)];
 const body = { job_id: 'a', prompt: 'Hi', seed: 7 };
 

@@ -9,11 +9,10 @@ import { keysOf } from '../../../fixtures/keys.ts';
 import { readNativeAnswer } from '../../../fixtures/native-stream.ts';
 import { ScriptedRunner } from '../../../fixtures/scripted-runner.ts';
 import { VirtualClock } from '../../../fixtures/virtual-clock.ts';
-import { until } from '../../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../../fixtures/within.ts';
 
 const test = suite('jobs');
 
-const PATIENCE_MS = 10_000;
 const OURS = 'a-key-of-this-client';
 const THEIRS = 'a-key-of-the-others';
 const ADMIN = 'a-key-of-an-operator';

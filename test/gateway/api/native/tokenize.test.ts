@@ -7,12 +7,10 @@ import { listening } from '../../../fixtures/listening.ts';
 import { liveBytes } from '../../../fixtures/live-bytes.ts';
 import { RawClient } from '../../../fixtures/raw-client.ts';
 import { temporaryFolder } from '../../../fixtures/temporary-folder.ts';
-import { until } from '../../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../../fixtures/within.ts';
 
 const test = closingSuite('tokenize');
 const folder = temporaryFolder();
-
-const PATIENCE_MS = 30_000;
 
 /** Characters of one to four bytes, so that some pieces of an answer end within a character. */
 const text = 'aé€👋"\\\n'.repeat(20_000);

@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type Ask, byArrivals, byConcurrency, type Sample } from '../../../../gateway/cli/bench/load.ts';
-import { within } from '../../../fixtures/within.ts';
+import { PATIENCE_MS, within } from '../../../fixtures/within.ts';
 
 const test = suite('bench load');
 
@@ -39,7 +39,7 @@ test('requests that arrive wait for no answer', async () => {
     () => performance.now(),
   );
   await within(
-    10_000,
+    PATIENCE_MS,
     'All requests',
     (async () => {
       while (answers.length < 3) await new Promise((resolve) => setImmediate(resolve));

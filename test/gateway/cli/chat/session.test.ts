@@ -4,9 +4,8 @@ import * as assert from 'uvu/assert';
 import { ChatSession } from '../../../../gateway/cli/chat/session.ts';
 import { Server } from '../../../../gateway/client/server.ts';
 import { OpenAiServer, writeAnswer, writeText, writeThought } from '../../../fixtures/openai-server.ts';
-import { until, within } from '../../../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../../../fixtures/within.ts';
 
-const PATIENCE_MS = 10_000;
 const CTRL_C = '\x03';
 
 const test = suite<{ fake: OpenAiServer; server: Server }>('chat session');

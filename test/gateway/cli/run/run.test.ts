@@ -8,12 +8,10 @@ import { runningServers } from '../../../../gateway/system/run-files.ts';
 import { TINY_MODEL } from '../../../fixtures/default-model.ts';
 import { Gateway, isAlive } from '../../../fixtures/gateway.ts';
 import { temporaryFolder } from '../../../fixtures/temporary-folder.ts';
-import { until, within } from '../../../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../../../fixtures/within.ts';
 
 const test = suite('run');
 
-/** Long enough for a busy machine. */
-const PATIENCE_MS = 60_000;
 const folder = temporaryFolder();
 /** A cache in which smollm2 is the tiny model, and a runtime folder in which servers register. */
 const env = { RUNNEL_CACHE: folder.path, XDG_RUNTIME_DIR: folder.path };

@@ -13,6 +13,7 @@ import { readModel } from '../../../../gateway/models/read-model.ts';
 import { errorOf } from '../../../fixtures/errors.ts';
 import { COMMIT, FakeHub, gitId, type HubEntry, sha256 } from '../../../fixtures/fake-hub.ts';
 import { temporaryFolder } from '../../../fixtures/temporary-folder.ts';
+import { PATIENCE_MS } from '../../../fixtures/within.ts';
 
 const test = suite<{ hub: FakeHub; cache: string }>('pull of a folder');
 const folder = temporaryFolder();
@@ -22,7 +23,7 @@ const SHARDS = ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safete
 const golden = fileURLToPath(new URL('../../../golden/models/qwen2', import.meta.url));
 const weights = readFileSync(join(golden, 'model.safetensors'));
 const smallFiles = readdirSync(golden).filter((name) => name !== 'model.safetensors');
-const limits = { maxVainAttempts: 1, firstDelayMs: 1, stallTimeoutMs: 200 };
+const limits = { maxVainAttempts: 1, firstDelayMs: 1, stallTimeoutMs: PATIENCE_MS };
 let output = '';
 let runs = 0;
 

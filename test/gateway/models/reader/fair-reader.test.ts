@@ -6,10 +6,9 @@ import type { Caller } from '../../../../gateway/system/caller.ts';
 import { errorOf } from '../../../fixtures/errors.ts';
 import { callerNamed } from '../../../fixtures/keys.ts';
 import { readerOf } from '../../../fixtures/model-readers.ts';
-import { within } from '../../../fixtures/within.ts';
+import { PATIENCE_MS, within } from '../../../fixtures/within.ts';
 
 const test = suite('fair reader');
-const patienceMs = 60_000;
 const echo = '{{ messages[0].content }}';
 const megabyte = 2 ** 20;
 const greedy = callerNamed('greedy');
@@ -34,7 +33,7 @@ test('a small chat of another caller waits for one of twenty chats of 1 MB, not 
   const ready: string[] = [];
   const large = ask(reader, greedy, new Array<number>(20).fill(megabyte), ready);
   const small = ask(reader, other, [100], ready);
-  await within(patienceMs, 'All', Promise.all([...large, ...small]));
+  await within(PATIENCE_MS, 'All', Promise.all([...large, ...small]));
   assert.ok((placesOf(other, ready)[0] ?? 20) <= 1, String(ready));
   reader.close();
 });
@@ -44,7 +43,7 @@ test('a caller’s long chat is rendered after as much text of the caller with t
   const ready: string[] = [];
   const shorter = ask(reader, greedy, new Array<number>(20).fill(megabyte / 2), ready);
   const longer = ask(reader, other, [megabyte], ready);
-  await within(patienceMs, 'All', Promise.all([...shorter, ...longer]));
+  await within(PATIENCE_MS, 'All', Promise.all([...shorter, ...longer]));
   // Before it come the one that was under way and two that are as long together.
   assert.ok((placesOf(other, ready)[0] ?? 20) <= 3, String(ready));
   reader.close();
@@ -57,7 +56,7 @@ test('of one caller’s chats the shortest is rendered next', async () => {
     const content = 'x'.repeat(times * 10_000);
     lengths.push((await reader.renderText([{ role: 'user', content }], { caller: greedy })).length);
   });
-  await within(patienceMs, 'All', Promise.all(chats));
+  await within(PATIENCE_MS, 'All', Promise.all(chats));
   assert.equal(lengths, [30_000, 10_000, 20_000], 'the first one was under way');
   reader.close();
 });
@@ -71,9 +70,9 @@ test('a caller that fills the queue shuts out only itself', async () => {
     reader.renderText([{ role: 'user', content: 'x' }], { caller: greedy }),
   );
   assert.match(refused.message, 'already wait');
-  await within(patienceMs, 'All', Promise.all([...chats, ...chatsOfOther]));
+  await within(PATIENCE_MS, 'All', Promise.all([...chats, ...chatsOfOther]));
   const again = ask(reader, greedy, [10, 10, 10, 10], ready);
-  await within(patienceMs, 'All', Promise.all(again));
+  await within(PATIENCE_MS, 'All', Promise.all(again));
   reader.close();
 });
 

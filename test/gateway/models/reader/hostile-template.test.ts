@@ -121,7 +121,7 @@ test('an idle process keeps nobody from ending, and is gone afterwards', () => {
   const output = execFileSync(
     process.execPath,
     ['--import', import.meta.resolve('tsx'), '--input-type=module', '-e', script],
-    { encoding: 'utf8', timeout: 20_000 },
+    { encoding: 'utf8', timeout: PATIENCE_MS },
   );
   assert.match(output, /^\d+\n$/);
 });

@@ -11,11 +11,11 @@ import { ChatTemplateError } from '../../../../gateway/prompt/chat-template.ts';
 import { processorMsOf } from '../../../../gateway/system/kernel.ts';
 import { errorOf } from '../../../fixtures/errors.ts';
 import { readerOf } from '../../../fixtures/model-readers.ts';
+import { temporaryFolder } from '../../../fixtures/temporary-folder.ts';
 import { tinyTemplate } from '../../../fixtures/tiny-vocabulary.ts';
-import { until, within } from '../../../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../../../fixtures/within.ts';
 
 const test = suite('model-reader');
-const patienceMs = 60_000;
 /** Renders a conversation of these messages. */
 const render = (reader: ModelReader, ...contents: readonly string[]) =>
   reader.renderText(
@@ -27,28 +27,28 @@ const echo = '{{ messages[0].content }}';
 const slow = `{% if messages[0].content == 'slow' %}{% for i in range(60000) %}{% endfor %}{% endif %}${echo}`;
 
 async function unavailable(render: Promise<string>): Promise<UnavailableError> {
-  const error = await errorOf(() => within(patienceMs, 'An error', render));
+  const error = await errorOf(() => within(PATIENCE_MS, 'An error', render));
   assert.instance(error, UnavailableError, error.stack ?? '');
   return error as UnavailableError;
 }
 
 /** The pid of the process, once there is one. */
 async function pidOf(template: ModelReader): Promise<number> {
-  await until(patienceMs, 'A process', () => template.pid !== undefined);
+  await until(PATIENCE_MS, 'A process', () => template.pid !== undefined);
   return template.pid as number;
 }
 
 /** A process that has rendered before, so that only renders are timed. */
-async function warm(source: string, limits = {}): Promise<ModelReader> {
-  const template = readerOf(source, limits);
-  await within(patienceMs, 'A render', render(template, 'first'));
+async function warm(source: string): Promise<ModelReader> {
+  const template = readerOf(source);
+  await within(PATIENCE_MS, 'A render', render(template, 'first'));
   return template;
 }
 
 /** Resolves when the process has used this much processor time since now. */
 async function hasWorked(pid: number, processorMs: number): Promise<void> {
   const beforeMs = processorMsOf(pid) ?? 0;
-  await until(patienceMs, 'Work', () => (processorMsOf(pid) ?? 0) >= beforeMs + processorMs);
+  await until(PATIENCE_MS, 'Work', () => (processorMsOf(pid) ?? 0) >= beforeMs + processorMs);
 }
 
 test('the limit grows with messages and characters, up to ten seconds', () => {
@@ -66,14 +66,14 @@ test('a process that was started early is that of the next reader, unless it has
   assert.is.not(later.pid, early);
   const ended = startSpareReader() as number;
   process.kill(ended, 'SIGKILL');
-  await until(patienceMs, 'The end of the process', () => processorMsOf(ended) === undefined);
+  await until(PATIENCE_MS, 'The end of the process', () => processorMsOf(ended) === undefined);
   assert.is.not((await warm(echo)).pid, ended);
 });
 
 test('a conversation of 35,000 messages is rendered', async () => {
   const template = readerOf(tinyTemplate);
   const contents = new Array<string>(35_000).fill('hi');
-  const text = await within(patienceMs, 'A render', render(template, ...contents));
+  const text = await within(PATIENCE_MS, 'A render', render(template, ...contents));
   assert.is(text.split('<|im_end|>').length - 1, contents.length);
   template.close();
 });
@@ -87,13 +87,15 @@ test('time in which the machine gives a conversation no processor is not held ag
   // Longer than the whole processor time that it is allowed.
   await elapsed(renderProcessorMs(0, 0) + 500);
   process.kill(pid, 'SIGCONT');
-  assert.is(await within(patienceMs, 'A render', rendered), 'slow');
+  assert.is(await within(PATIENCE_MS, 'A render', rendered), 'slow');
   assert.is(template.pid, pid);
   template.close();
 });
 
 test('a process that does not answer in time is replaced, and the error retriable', async () => {
-  const template = await warm(echo, { waitMs: 300 });
+  const template = readerOf(echo, { waitMs: 300 });
+  // The start of the process and a hash have limits of their own.
+  await within(PATIENCE_MS, 'A hash', template.hash(temporaryFolder().write('model', 'x')));
   const pid = await pidOf(template);
   process.kill(pid, 'SIGSTOP');
   const error = await unavailable(render(template, 'silence'));
@@ -111,7 +113,7 @@ test('a process that is killed at a conversation: another one renders it', async
   const rendered = render(template, 'slow');
   await hasWorked(pid, 20);
   process.kill(pid, 'SIGKILL');
-  assert.is(await within(patienceMs, 'A render', rendered), 'slow');
+  assert.is(await within(PATIENCE_MS, 'A render', rendered), 'slow');
   assert.is.not(template.pid, pid);
   template.close();
 });
@@ -124,24 +126,24 @@ test('a rendering killed twice gets a retriable error, and others are served', a
   const next = render(template, 'next');
   await hasWorked(first, 20);
   process.kill(first, 'SIGKILL');
-  await until(patienceMs, 'Another process', () => template.pid !== undefined && template.pid !== first);
+  await until(PATIENCE_MS, 'Another process', () => template.pid !== undefined && template.pid !== first);
   process.kill(template.pid as number, 'SIGKILL');
   assert.match((await error).message, 'ended with SIGKILL');
   assert.is((await error).retryAfterSec, 1);
-  assert.is(await within(patienceMs, 'The next', next), 'next');
+  assert.is(await within(PATIENCE_MS, 'The next', next), 'next');
   template.close();
 });
 
 test('a process that is killed between two conversations is not missed', async () => {
   const template = await warm(echo);
   process.kill(await pidOf(template), 'SIGKILL');
-  assert.is(await within(patienceMs, 'A render', render(template, 'after')), 'after');
+  assert.is(await within(PATIENCE_MS, 'A render', render(template, 'after')), 'after');
   template.close();
 });
 
 test('excessive memory is the template’s fault and is not retried', async () => {
   const template = readerOf('{% set x = range(10 ** 12) %}', { heapMb: 32 });
-  const error = await errorOf(() => within(patienceMs, 'An error', render(template, 'memory')));
+  const error = await errorOf(() => within(PATIENCE_MS, 'An error', render(template, 'memory')));
   assert.instance(error, ChatTemplateError, error.stack ?? '');
 });
 
@@ -159,10 +161,10 @@ test('started before it is needed, the first conversation finds the process ther
   const pid = template.pid;
   assert.type(pid, 'number');
   template.start();
-  assert.is(await within(patienceMs, 'A render', render(template, 'first')), 'first');
+  assert.is(await within(PATIENCE_MS, 'A render', render(template, 'first')), 'first');
   assert.is(template.pid, pid);
   template.close();
-  await until(patienceMs, 'The end of the process', () => processorMsOf(pid as number) === undefined);
+  await until(PATIENCE_MS, 'The end of the process', () => processorMsOf(pid as number) === undefined);
 });
 
 test('closed while it starts, nothing of it is left', async () => {
@@ -170,14 +172,14 @@ test('closed while it starts, nothing of it is left', async () => {
   template.start();
   const pid = await pidOf(template);
   template.close();
-  await until(patienceMs, 'The end of the process', () => processorMsOf(pid) === undefined);
+  await until(PATIENCE_MS, 'The end of the process', () => processorMsOf(pid) === undefined);
 });
 
 test('three hundred conversations at once are all rendered', async () => {
   const template = readerOf(echo);
   const contents = Array.from({ length: 300 }, (_, i) => `message ${i}`);
   const renders = contents.map((content) => render(template, content));
-  assert.equal(await within(patienceMs, 'All', Promise.all(renders)), contents);
+  assert.equal(await within(PATIENCE_MS, 'All', Promise.all(renders)), contents);
   template.close();
 });
 
@@ -187,7 +189,7 @@ test('conversations beyond the limit get a retriable error', async () => {
   const error = await unavailable(render(template, 'one too many'));
   assert.match(error.message, '4 texts and conversations already wait');
   assert.ok(error.retryAfterSec);
-  assert.equal(await within(patienceMs, 'The others', Promise.all(renders)), ['x', 'x', 'x', 'x']);
+  assert.equal(await within(PATIENCE_MS, 'The others', Promise.all(renders)), ['x', 'x', 'x', 'x']);
   template.close();
 });
 
@@ -220,7 +222,7 @@ test('without descriptors for a process the error is retriable, and a retry succ
   ];
   const output = execFileSync('prlimit', ['--nofile=128', ...node], {
     encoding: 'utf8',
-    timeout: patienceMs,
+    timeout: PATIENCE_MS,
   });
   const refused = 'UnavailableError true true\n';
   assert.is(output, `EMFILE\n${refused.repeat(3)}hello\n`);

@@ -11,7 +11,7 @@ import {
   spawnRunner,
 } from '../../../../gateway/runner/process/process.ts';
 import { temporaryDirectory } from '../../../fixtures/supervised.ts';
-import { within } from '../../../fixtures/within.ts';
+import { PATIENCE_MS, within } from '../../../fixtures/within.ts';
 
 const test = suite('runner process');
 
@@ -23,7 +23,7 @@ function run(script: string): RunnerProcess {
 }
 
 function exitOf(child: RunnerProcess) {
-  return within(10_000, 'the exit', child.exited);
+  return within(PATIENCE_MS, 'the exit', child.exited);
 }
 
 async function outputOf(child: RunnerProcess): Promise<string> {
@@ -50,7 +50,7 @@ test('takes a great deal of output that looks like nothing', async () => {
     numBytes += chunk.length;
   });
   await exitOf(child);
-  await within(5000, 'the end of the output', child.outputClosed);
+  await within(PATIENCE_MS, 'the end of the output', child.outputClosed);
   assert.is(numBytes, 64 << 20);
 });
 
@@ -116,7 +116,7 @@ test('hands over the lines of stderr and keeps the last', async () => {
   const child = run('console.error("one"); console.error("two\\u0007")');
   child.stdout.resume();
   await exitOf(child);
-  await within(5000, 'the end of the output', child.outputClosed);
+  await within(PATIENCE_MS, 'the end of the output', child.outputClosed);
   assert.equal(lines, ['one', 'two\\u0007']);
   assert.is(child.stderrTail, 'one\ntwo\\u0007\n');
 });

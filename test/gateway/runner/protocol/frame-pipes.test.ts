@@ -7,7 +7,7 @@ import {
   FrameWriter,
   maxTurnMs,
 } from '../../../../gateway/runner/protocol/frame.ts';
-import { until, within } from '../../../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../../../fixtures/within.ts';
 
 const test = suite('frame pipes');
 
@@ -67,22 +67,22 @@ test('a chunk with more than a turn is good for is taken in turns, in order, to 
 test('while frames wait, other callbacks run and the pipe is not read', async () => {
   const { input, taken, stop } = reader();
   input.write(framesOf(numFrames));
-  await until(10_000, 'the first frames', () => taken.length > 0);
+  await until(PATIENCE_MS, 'the first frames', () => taken.length > 0);
   assert.ok(input.isPaused());
-  await until(10_000, 'all frames', () => taken.length === numFrames);
-  await until(10_000, 'the pipe to be read again', () => !input.isPaused());
+  await until(PATIENCE_MS, 'all frames', () => taken.length === numFrames);
+  await until(PATIENCE_MS, 'the pipe to be read again', () => !input.isPaused());
   assert.ok(new Set(taken.map(({ turn }) => turn)).size > 3, 'others ran in between');
   input.write(framesOf(1));
-  await until(10_000, 'one more', () => taken.length === numFrames + 1);
+  await until(PATIENCE_MS, 'one more', () => taken.length === numFrames + 1);
   stop();
 });
 
 test('frames pending when the pipe breaks are delivered before the end', async () => {
   const { input, taken, ends, stop } = reader();
   input.write(framesOf(numFrames));
-  await until(10_000, 'the first frames', () => taken.length > 0);
+  await until(PATIENCE_MS, 'the first frames', () => taken.length > 0);
   input.destroy();
-  await until(10_000, 'the end', () => ends.length > 0);
+  await until(PATIENCE_MS, 'the end', () => ends.length > 0);
   stop();
   assert.equal(ends, [numFrames]);
 });
@@ -90,7 +90,7 @@ test('frames pending when the pipe breaks are delivered before the end', async (
 test('a stopped reader takes no more frames', async () => {
   const { input, frames, taken, ends, stop } = reader();
   input.write(framesOf(numFrames));
-  await until(10_000, 'the first frames', () => taken.length > 0);
+  await until(PATIENCE_MS, 'the first frames', () => taken.length > 0);
   frames.stop();
   const numTaken = taken.length;
   for (let turns = 0; turns < 10; turns += 1) await new Promise(setImmediate);
@@ -152,7 +152,7 @@ test('ends the pipe after pending frames, and accepts no more', async () => {
   frames.send('c', Buffer.from('c'));
   await drain();
   await drain();
-  await within(1000, 'the end of the pipe', finished);
+  await within(PATIENCE_MS, 'the end of the pipe', finished);
   assert.equal(written, ['a', 'b']);
 });
 

@@ -6,7 +6,7 @@ import * as assert from 'uvu/assert';
 import { modelIdentity } from '../../../../gateway/models/model-slot.ts';
 import { watchFiles } from '../../../../gateway/runner/supervision/file-watch.ts';
 import type { Timer } from '../../../../gateway/system/clock.ts';
-import { within } from '../../../fixtures/within.ts';
+import { PATIENCE_MS, within } from '../../../fixtures/within.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'runnel-file-watch-'));
 const path = join(directory, 'model.gguf');
@@ -16,7 +16,7 @@ function changeOf(before: Promise<string>) {
   const changed = new Promise<void>((resolve) => {
     watch = watchFiles(() => modelIdentity(path), before, 2, resolve);
   });
-  return { changed: within(2000, 'the notice of a change', changed), stop: () => watch?.cancel() };
+  return { changed: within(PATIENCE_MS, 'the notice of a change', changed), stop: () => watch?.cancel() };
 }
 
 const fileWatch = suite('file watch');

@@ -6,10 +6,9 @@ import { closingSuite } from '../../../fixtures/closing-suite.ts';
 import { callerNamed } from '../../../fixtures/keys.ts';
 import { listening } from '../../../fixtures/listening.ts';
 import { RawClient } from '../../../fixtures/raw-client.ts';
-import { until } from '../../../fixtures/within.ts';
+import { PATIENCE_MS, until } from '../../../fixtures/within.ts';
 
 const test = closingSuite('bodies');
-const patienceMs = 60_000;
 
 /** The port of an application with little room for bodies. */
 async function served(apiKeys?: ApiKeys): Promise<number> {
@@ -43,7 +42,7 @@ test('more than there is room for is refused before it is sent, and taken when t
     const refused = await begin(port, 'Content-Length: 2001', path);
     assert.is(await refused.status(), 503);
     assert.match(refused.received, /retry-after: 1\r\n/i);
-    await until(patienceMs, 'The reason', () =>
+    await until(PATIENCE_MS, 'The reason', () =>
       refused.received.includes('8000 bytes of request bodies are held'),
     );
     refused.socket.destroy();
@@ -77,7 +76,7 @@ test('one caller’s bodies do not shut another one out, and no caller exceeds i
   const port = await served(keys);
   const clients = [];
   for (let i = 0; i < 2; i++) clients.push(await begin(port, length(4000), '/execute', greedy));
-  await until(patienceMs, 'A refusal', async () => {
+  await until(PATIENCE_MS, 'A refusal', async () => {
     const client = await begin(port, length(2001), '/execute', greedy);
     client.send('{'.padEnd(2001));
     const status = await client.status();
@@ -89,7 +88,7 @@ test('one caller’s bodies do not shut another one out, and no caller exceeds i
   assert.is(await small.status(), 200);
   const refused = await begin(port, length(101), '/execute', bounded);
   assert.is(await refused.status(), 503);
-  await until(patienceMs, 'The reason', () =>
+  await until(PATIENCE_MS, 'The reason', () =>
     refused.received.includes(
       'would take 101 bytes together, more than its quota of 100 (max-body-bytes in the keys file)',
     ),
@@ -138,14 +137,14 @@ test('a body that comes byte by byte is the one that was sent', async () => {
   const client = await begin(port, CHUNKED);
   for (const byte of json) client.send(chunk(byte));
   client.send('0', '', '');
-  await until(patienceMs, 'The end', () => client.received.includes('event: end'));
+  await until(PATIENCE_MS, 'The end', () => client.received.includes('event: end'));
   assert.match(client.received, '"tokens_out":2');
   client.socket.destroy();
 });
 
 /** Waits until a body of this size is accepted, or refused. */
 async function roomFor(port: number, bytes: number, isThere: boolean): Promise<void> {
-  await until(patienceMs, isThere ? 'Room' : 'No room', async () => {
+  await until(PATIENCE_MS, isThere ? 'Room' : 'No room', async () => {
     const probe = await begin(port, `Content-Length: ${bytes}`, '/cancel');
     const isRefused = await Promise.race([probe.status().then((status) => status === 503), soon()]);
     probe.socket.destroy();

@@ -5,11 +5,9 @@ import * as assert from 'uvu/assert';
 import { progressIntervalMs, streamWhileLoading } from '../../../../gateway/server/streams/loading-stream.ts';
 import type { ResponseStream } from '../../../../gateway/server/streams/response-stream.ts';
 import { VirtualClock } from '../../../fixtures/virtual-clock.ts';
-import { within } from '../../../fixtures/within.ts';
+import { PATIENCE_MS, within } from '../../../fixtures/within.ts';
 
 const test = suite('loading stream');
-
-const PATIENCE_MS = 5000;
 
 async function opened() {
   const clock = new VirtualClock();

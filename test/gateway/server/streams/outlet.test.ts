@@ -3,9 +3,7 @@ import { type AddressInfo, connect } from 'node:net';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type Outlet, socketOutlet } from '../../../../gateway/server/streams/response-stream.ts';
-import { within } from '../../../fixtures/within.ts';
-
-const PATIENCE_MS = 10_000;
+import { PATIENCE_MS, within } from '../../../fixtures/within.ts';
 
 const test = suite('outlet');
 

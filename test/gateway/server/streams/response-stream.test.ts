@@ -16,11 +16,9 @@ import {
 import { httpLimits } from '../../../fixtures/http-limits.ts';
 import { RawClient } from '../../../fixtures/raw-client.ts';
 import { VirtualClock } from '../../../fixtures/virtual-clock.ts';
-import { until, within } from '../../../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../../../fixtures/within.ts';
 
 const test = suite('response stream');
-
-const PATIENCE_MS = 5000;
 
 /** Records what is asked of the source of a stream. */
 function sourceOf() {
