@@ -12,7 +12,7 @@ import type { Death } from '../../../../gateway/runner/supervision/exit-policy.t
 import { defaultSessionLimits, RunnerSession } from '../../../../gateway/runner/supervision/session.ts';
 import { StepTimes } from '../../../../gateway/runner/supervision/watchdog.ts';
 import { systemClock } from '../../../../gateway/system/clock.ts';
-import { until, within } from '../../../fixtures/within.ts';
+import { PATIENCE_MS, until, within } from '../../../fixtures/within.ts';
 
 const { v1 } = runner;
 
@@ -102,7 +102,7 @@ test('the exit is the end, also while a grandchild holds the pipes open, and of 
   exit(killed);
   await Promise.resolve();
   assert.equal(heard, ['lost'], 'nobody is given to a runner that is gone');
-  const death = await within(5000, 'the death', died);
+  const death = await within(PATIENCE_MS, 'the death', died);
   assert.equal([death.exit.signal, death.verdict, heard], ['SIGKILL', undefined, ['lost']]);
 });
 
@@ -115,7 +115,7 @@ test('out-of-memory kills are recognized by the kernel’s counter', async () =>
     let reads = 0;
     const { exit, died } = live(() => counts[reads++]);
     exit(killed);
-    assert.is((await within(5000, 'the death', died)).isOutOfMemory, isOutOfMemory);
+    assert.is((await within(PATIENCE_MS, 'the death', died)).isOutOfMemory, isOutOfMemory);
   }
 });
 
@@ -125,16 +125,16 @@ test('a runner that has not answered its canary does not serve, and its statisti
   say({ stats: { numFinished: Long.fromInt(1) } });
   answer(1, 1);
   say({ stats: { numFinished: Long.fromInt(2) } });
-  await until(5000, 'Statistics', () => heard.length >= 2);
+  await until(PATIENCE_MS, 'Statistics', () => heard.length >= 2);
   assert.equal(heard, ['ready', 'stats of 2']);
   exit(killed);
-  await within(5000, 'the death', died);
+  await within(PATIENCE_MS, 'the death', died);
 });
 
 test('a process that SIGKILL does not end is left to the system, and said to be dead', async () => {
   const { say, died, heard } = live(() => undefined);
   say({ hello: { protocolVersion: protocolVersion + 1, kind: 'cpu', build: '1', numericsId: 'n' } });
-  const { exit, verdict } = await within(5000, 'the death', died);
+  const { exit, verdict } = await within(PATIENCE_MS, 'the death', died);
   assert.equal(heard, ['SIGKILL', 'lost']);
   assert.is(exit.signal, 'SIGKILL');
   assert.is(verdict?.kind, 'version');
@@ -150,7 +150,7 @@ test('the canary’s token is nobody’s: a runner that gives no other dies with
       const { client, beReady, answer, exit, died, heard } = live(() => undefined, needsCanary);
       beReady();
       if (needsCanary) answer(1, 1);
-      await until(5000, 'Readiness', () => heard.includes('ready'));
+      await until(PATIENCE_MS, 'Readiness', () => heard.includes('ready'));
       if (hasRequest) {
         const answered = new Promise<void>((resolve) => {
           const sink = { onOutput: () => resolve(), onPromptLogprobs, onEmbedding: fail, onError: fail };
@@ -158,10 +158,10 @@ test('the canary’s token is nobody’s: a runner that gives no other dies with
         });
         const next = needsCanary ? 2 : 1;
         answer(next, next);
-        await within(5000, 'the token', answered);
+        await within(PATIENCE_MS, 'the token', answered);
       }
       exit(killed);
-      assert.is((await within(5000, 'the death', died)).hasTokens, hasRequest);
+      assert.is((await within(PATIENCE_MS, 'the death', died)).hasTokens, hasRequest);
     }
   }
 });
