@@ -2,6 +2,7 @@ import type { Context } from 'hono';
 import { type AbortableText, type MergedSink, mergeStreams } from '../generation/merge-streams.ts';
 import type { ReceiptTerms } from '../generation/receipt.ts';
 import { PartialAnswers } from '../generation/text-stream.ts';
+import { readAs } from '../generation/thinking-families.ts';
 import type { Thinking } from '../generation/thinking-parser.ts';
 import type { Job } from '../jobs/job.ts';
 import type { StoredAnswer } from '../jobs/stored-answer.ts';
@@ -249,7 +250,7 @@ export async function prepare(
       api,
       ...(call.priority ? { priority: call.priority } : {}),
       ...(call.deadlineMs === undefined ? {} : { deadlineMs: call.deadlineMs }),
-      ...withThinkingConstraints(structure, prompt, call.thinking, model),
+      ...withThinkingConstraints(structure, prompt, call.thinking, model, format?.grammar),
       ...(topLogprobs === undefined ? {} : { topLogprobs }),
       ...(topLogprobs === undefined || !isEchoed ? {} : { promptLogprobs: topLogprobs }),
     };
@@ -258,7 +259,8 @@ export async function prepare(
     });
   });
   const numPromptTokens = prompts.reduce((sum, { promptIds }) => sum + promptIds.length, 0);
-  const thinking = report.thinkingInText ? undefined : prompts[0]?.thinking;
+  const reading = { isInText: report.thinkingInText ?? false, readsCalls: offer?.calls !== undefined };
+  const thinking = readAs(prompts[0]?.thinking, reading);
   // An answer without tokens has none.
   const form = call.receipt ?? (hasReceipts && call.maxTokens !== 0 ? 'hashes' : undefined);
   return { requests, numPromptTokens, thinking, offer, receipt: form && termsOf(form, info) };

@@ -3,7 +3,8 @@ import { ApiError, invalidField, shown } from '../errors/api-error.ts';
 import type { MergedSink, OpenText } from '../generation/merge-streams.ts';
 import type { ReceiptTerms } from '../generation/receipt.ts';
 import { TextStream } from '../generation/text-stream.ts';
-import { type Thinking, thinkingLimit } from '../generation/thinking-parser.ts';
+import { readAs, thinkingLimit } from '../generation/thinking-families.ts';
+import type { Thinking } from '../generation/thinking-parser.ts';
 import type { CallSyntax } from '../generation/tool-call-parser.ts';
 
 import type { DurableJob, Job } from '../jobs/job.ts';
@@ -45,8 +46,9 @@ interface KeptCall extends Omit<ParsedCall, 'ignored'> {
   readonly requestId: string | undefined;
 }
 
-/** What is asked of the runner for a kept call, and of its receipt. */
+/** What is asked of the runner for a kept call, how its answer is read, and what is asked of its receipt. */
 interface KeptRequests {
+  readonly thinking: Thinking | undefined;
   readonly requests: readonly GenerateRequest[];
   readonly receipt: ReceiptTerms | undefined;
 }
@@ -58,13 +60,13 @@ export async function beginKept(
   job: Job,
   kept: KeptCall,
   { model, name, info, runner }: UsableModel,
-  { requests, receipt }: KeptRequests,
+  { requests, thinking, receipt }: KeptRequests,
 ): Promise<Response> {
   const { call, encoding, log } = kept;
   const used = c.get('used');
   const [request] = requests;
   if (request === undefined || requests.length > 1) throw new Error('A durable call has one choice.');
-  const record = recordOf(c, kept, { model, name }, receipt);
+  const record = recordOf(c, kept, { model, name }, thinking, receipt);
   const durable = await deps.jobs.keep(job, { record, request, model, info, runner });
   log?.begun(request);
   onEnd(durable, () => {
@@ -81,6 +83,7 @@ function recordOf(
   c: Context,
   { call, body, uuid, requestId }: KeptCall,
   { model, name }: Pick<UsableModel, 'model' | 'name'>,
+  thinking: Thinking | undefined,
   receipt: ReceiptTerms | undefined,
 ): JobFacts['record'] {
   return {
@@ -93,8 +96,13 @@ function recordOf(
     ...(call.history && { history: call.history() }),
     uuid,
     ...(requestId === undefined ? {} : { requestId }),
+    ...(thinking && { thinking: { ...thinking, format: marksOnly(thinking.format) } }),
     ...(receipt && { receipt }),
   };
+}
+
+function marksOnly({ begin, end }: Thinking['format']): Thinking['format'] {
+  return { begin, end };
 }
 
 /**
@@ -106,12 +114,12 @@ export function storedAnswer(
   deps: RouteDeps,
   kept: KeptCall,
   { model, name, info }: UsableModel,
-  { requests, receipt }: KeptRequests,
+  { requests, thinking, receipt }: KeptRequests,
 ): StoredAnswer | undefined {
   const { call, encoding, uuid } = kept;
   const [request] = requests;
   if (call.stored === undefined || !deps.jobs.isKeeping || request === undefined) return undefined;
-  const facts = { record: recordOf(c, kept, { model, name }, receipt), request, model, info };
+  const facts = { record: recordOf(c, kept, { model, name }, thinking, receipt), request, model, info };
   try {
     return deps.jobs.store(callersOf(c), encoding.jobId?.(uuid) ?? uuid, facts);
   } catch (error) {
@@ -222,8 +230,9 @@ function openedWith(
   const { uuid, requestId, createdMs, modelId, numericsId, request } = durable.record;
   const { promptIds, sampling } = request;
   const toolCalls = call.tools && offerTools(call.tools, model, call.format?.grammar).calls;
-  const isThought = 'messages' in call.input && !call.report?.thinkingInText;
-  const thinking = isThought ? thinkingAfter(model, promptIds) : undefined;
+  const thought = 'messages' in call.input ? thinkingAfter(model, promptIds) : undefined;
+  const reading = { isInText: call.report?.thinkingInText ?? false, readsCalls: toolCalls !== undefined };
+  const thinking = readAs(thought, reading);
   const facts: Facts = {
     ...{ uuid, requestId, createdMs, modelId, numericsId },
     // The parts of its time are not kept.

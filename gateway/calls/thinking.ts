@@ -1,10 +1,13 @@
 import { shown, unsupported } from '../errors/api-error.ts';
+import { marksOf } from '../generation/control-marks.ts';
 import { decodeAll } from '../generation/text-decoder.ts';
-import { type Thinking, thinkingLimit } from '../generation/thinking-parser.ts';
+import { isThinkingAfter, thinkingLimit } from '../generation/thinking-families.ts';
+import type { Thinking } from '../generation/thinking-parser.ts';
 import type { Model } from '../models/model.ts';
 import type { ChatMessage, RenderOptions } from '../prompt/chat-template.ts';
-import { promptEndOf, type ThinkingFormat } from '../prompt/thinking-format.ts';
-import type { GenerateRequest } from '../runner/runner.ts';
+import { type ChannelFormat, promptEndOf, type ThinkingFormat } from '../prompt/thinking-format.ts';
+import type { GenerateRequest, Grammar } from '../runner/runner.ts';
+import { harmonyAfterThinking, harmonyText } from './harmony-grammar.ts';
 import { type ContextLimit, renderChat } from './prompt.ts';
 import { grammarAfterThinking } from './structural-tag.ts';
 
@@ -50,12 +53,19 @@ export async function renderThinking(
     requireNothing(model, params);
     return { promptIds: await renderChat(model, limit, messages, options, field) };
   }
-  const variables = { ...variablesOf(params), ...options.variables };
+  const variables = { ...variablesOf(params, format), ...options.variables };
   const promptIds = await renderChat(model, limit, messages, { ...options, variables }, field);
   const thinking = thinkingAfter(model, promptIds);
   if (thinking === undefined) return { promptIds };
   const goesOn = options.continuesLast === true || options.addsGenerationPrompt === false;
   if (params.isOn !== false || goesOn) return { promptIds, thinking };
+  if (format.channels !== undefined) {
+    // Before a call no header can be chosen here. The grammar of the tools has no place for thinking then.
+    if (options.tools !== undefined) return { promptIds, thinking };
+    const closing = thinking.isOpen ? format.end : format.channels.answerBegin;
+    const ids = [...promptIds, ...idsOf(model, closing)];
+    return { promptIds: ids, thinking: { format, isOpen: false, isClosed: true } };
+  }
   // The thinking ends as templates with a switch write it, also where the template has begun it.
   const begun = thinking.isOpen ? tailOf(model, promptIds) : format.begin;
   const closing = `${begun.endsWith('\n') ? '\n' : '\n\n'}${format.end}\n\n`;
@@ -66,6 +76,12 @@ export async function renderThinking(
 export function thinkingAfter(model: Asked, promptIds: readonly number[]): Thinking | undefined {
   const format = formatOf(model);
   if (format === undefined) return undefined;
+  if (format.channels !== undefined) {
+    // In the last tokens no header may have begun: the text of a message then goes on.
+    const asText = { format, isOpen: false, isClosed: true };
+    const isThinking = isThinkingAfter(asText, promptIds.slice(-TAIL_TOKENS), model.tokenizer);
+    return { format, isOpen: isThinking === true, ...(isThinking === false && { isClosed: true }) };
+  }
   const end = promptEndOf(format, tailOf(model, promptIds));
   return end === 'closed' ? undefined : { format, isOpen: end === 'open' };
 }
@@ -75,37 +91,78 @@ function tailOf({ tokenizer }: Asked, promptIds: readonly number[]): string {
 }
 
 /** The variables by which templates know these settings. chat_template_kwargs of the request override them. */
-function variablesOf({ isOn, effort }: ThinkingParams): Record<string, unknown> {
+function variablesOf(
+  { isOn, effort }: ThinkingParams,
+  { channels }: ThinkingFormat,
+): Record<string, unknown> {
+  const wanted = isOn === false && channels !== undefined ? 'none' : effort;
   return {
     ...(isOn === undefined ? {} : { enable_thinking: isOn, thinking: isOn }),
-    ...(effort === undefined ? {} : { reasoning_effort: effort }),
+    ...(wanted === undefined ? {} : { reasoning_effort: channels?.efforts[wanted] ?? wanted }),
   };
 }
 
-/** Fits the request to the runner to an answer that thinks. structure: grammar and vocabulary of the answer after the thinking. */
+type Structure = Pick<GenerateRequest, 'grammar' | 'vocabulary'>;
+
+/**
+ * Fits the request to the runner to an answer that thinks. structure: grammar and vocabulary of the answer after the thinking. form:
+ * the form of its text, if the request has one. Throws a 400 if the answer cannot have both.
+ */
 export function withThinkingConstraints(
-  structure: Pick<GenerateRequest, 'grammar' | 'vocabulary'>,
+  structure: Structure,
   { thinking }: ThinkingPrompt,
-  { maxTokens }: ThinkingParams,
+  params: ThinkingParams,
   model: Asked,
-): Pick<GenerateRequest, 'grammar' | 'vocabulary' | 'thinkingLimit'> {
-  if (thinking === undefined) return structure;
-  const { grammar } = structure;
-  const limit = maxTokens && { maxTokens, endIds: idsOf(model, thinking.format.end), thinking };
+  form?: Grammar,
+): Structure & Pick<GenerateRequest, 'thinkingLimit'> {
+  if (thinking === undefined || (thinking.isClosed && structure.grammar === form)) return structure;
+  const { channels } = formatOf(model) ?? {};
+  const { grammar, end } =
+    channels === undefined
+      ? { grammar: structure.grammar && grammarAfterThinking(structure.grammar, thinking), end: undefined }
+      : inChannels(structure, thinking, params, { model, channels, form });
+  const { maxTokens } = params;
+  const limit = maxTokens && { maxTokens, endIds: idsOf(model, end ?? thinking.format.end), thinking };
   return {
     ...structure,
-    ...(grammar && { grammar: grammarAfterThinking(grammar, thinking) }),
+    ...(grammar && { grammar }),
     ...(limit && { thinkingLimit: thinkingLimit(limit, model.tokenizer) }),
   };
+}
+
+/** The grammar of all messages of an answer, and what ends a thought before it. */
+function inChannels(
+  { grammar }: Structure,
+  thinking: Thinking,
+  { isOn, maxTokens }: ThinkingParams,
+  { model, channels, form }: { model: Asked; channels: ChannelFormat; form: Grammar | undefined },
+): { readonly grammar?: Grammar; readonly end?: string } {
+  if (grammar === undefined) return {};
+  if (thinking.isClosed) {
+    const message = `"${shown(model.id)}" calls tools in messages of their own, so tools cannot be offered for an answer that continues a message. Leave tools out, or end messages with one of the user.`;
+    throw unsupported('tools', message);
+  }
+  const marks = marksOf(channels.marks, model.tokenizer);
+  const answer = grammar === form ? harmonyText(marks, form) : grammar;
+  // A thought that its budget has ended is the only one: the grammar then leaves an answer or a call.
+  const thoughts = isOn === false ? 'none' : maxTokens === undefined ? 'any' : 'one';
+  return { grammar: harmonyAfterThinking(marks, answer, thinking, thoughts), end: channels.messageEnd };
 }
 
 function idsOf({ tokenizer }: Asked, text: string): number[] {
   return tokenizer.encode(text, { addSpecial: false, parseSpecial: true });
 }
 
-/** How the model marks its thinking; undefined if its marks are control tokens, which the text of its answers does not show. */
+/**
+ * How the model marks its thinking; undefined if its marks are control tokens, which the text of its answers does not show, or if it
+ * lacks those of its channels.
+ */
 function formatOf({ chatTemplate, tokenizer }: Asked): ThinkingFormat | undefined {
   const format = chatTemplate?.thinking;
+  if (format?.channels !== undefined)
+    return format.channels.marks.every((mark) => tokenizer.controlLiterals.includes(mark))
+      ? format
+      : undefined;
   const isHidden = tokenizer.controlLiterals.some(
     (literal) => literal === format?.begin || literal === format?.end,
   );

@@ -19,7 +19,7 @@ export interface OfferedTool {
 /** none: no call. auto: text, calls, or both. required: calls and nothing else. named: one call of the only tool. */
 type CallChoice = 'none' | 'auto' | 'required' | 'named';
 
-interface Calling {
+export interface Calling {
   readonly tools: readonly OfferedTool[];
   /** The parameters of the same tools, by name, for formats that write each argument by itself. */
   readonly written: ReadonlyMap<string, WrittenParameters>;

@@ -1,11 +1,14 @@
 import type { Context } from 'hono';
 import { ApiError, shown, unsupported } from '../errors/api-error.ts';
+import { markOf, marksOf } from '../generation/control-marks.ts';
 import { tokenBytesOf } from '../generation/token-bytes.ts';
-import { type CallSyntax, markOf } from '../generation/tool-call-parser.ts';
+import type { CallSyntax } from '../generation/tool-call-parser.ts';
 import type { Model } from '../models/model.ts';
 import type { ToolDefinition } from '../prompt/chat-template.ts';
+import { harmonyFormat } from '../prompt/harmony-format.ts';
 import { callMarks, type ToolCallFormat } from '../prompt/tool-call-format.ts';
 import { type GenerateRequest, type Grammar, maxGrammarBytes } from '../runner/runner.ts';
+import { harmonyAnswer } from './harmony-grammar.ts';
 import { templateOf } from './prompt.ts';
 import { formatOfGrammar, maxJsonWhitespace } from './structural-tag.ts';
 import { type OfferedTool, toolGrammar } from './tool-grammar.ts';
@@ -59,7 +62,8 @@ export function offerTools(
   const isEither = form !== undefined && choice === 'auto';
   const names = isEither ? { names: callable.map(({ name }) => name) } : {};
   const syntax: CallSyntax = { format, marks, kindOf: kindsOf(written), ...names };
-  const grammar = toolGrammar(syntax, {
+  const grammarOf = format.name === harmonyFormat.name ? harmonyAnswer : toolGrammar;
+  const grammar = grammarOf(syntax, {
     tools: callable,
     written,
     choice: isNamed ? 'named' : choice,
@@ -104,38 +108,36 @@ export function tellGenericTools(c: Context, { chatTemplate }: Asked): void {
 /** Whether tools can be offered to the model. */
 export function hasTools({ chatTemplate, tokenizer }: Asked): boolean {
   const toolUse = chatTemplate?.toolUse;
-  return toolUse !== undefined && unreadableIn(toolUse, tokenizer) === undefined;
+  return toolUse !== undefined && faultOf(toolUse, tokenizer) === undefined;
 }
 
-/**
- * A control token in the format's texts that callMarks does not have. Control tokens are not in an answer's text, so such
- * calls could not be read.
- */
-function unreadableIn(format: ToolCallFormat, { controlLiterals }: Asked['tokenizer']): string | undefined {
+/** Why calls could not be read; undefined if they can. Control tokens are not in an answer's text unless they are marks. */
+function faultOf(format: ToolCallFormat, { controlLiterals }: Asked['tokenizer']): string | undefined {
   const texts = [...textsOf(format), ...Object.values(format.parameter ?? {})];
-  return controlLiterals.find(
+  const hidden = controlLiterals.find(
     (literal) => !callMarks.includes(literal) && texts.some((text) => text.includes(literal)),
   );
+  if (hidden !== undefined) return `writes ${hidden} as a control token, which answers do not show as text`;
+  const missing = format.marks?.find((literal) => !controlLiterals.includes(literal));
+  return missing && `has no control token ${missing}, with which its chat template writes calls`;
 }
 
 /** The format of the model's calls, in which each control token is replaced by its mark. */
 function writtenBy(model: Asked): Pick<CallSyntax, 'format' | 'marks'> {
   const { tokenizer } = model;
   const format = formatOf(model);
-  const literals = callMarks.filter(
-    (literal) =>
-      tokenizer.controlLiterals.includes(literal) && textsOf(format).some((text) => text.includes(literal)),
-  );
+  const literals =
+    format.marks ??
+    callMarks.filter(
+      (literal) =>
+        tokenizer.controlLiterals.includes(literal) && textsOf(format).some((text) => text.includes(literal)),
+    );
   const marked = (text: unknown) =>
     typeof text === 'string'
       ? literals.reduce((sum, literal) => sum.replaceAll(literal, markOf(literal)), text)
       : text;
   const written = Object.entries(format).map(([name, text]) => [name, marked(text)]);
-  const marks = literals.map((literal) => {
-    const [id] = tokenizer.encode(literal, { addSpecial: false, parseSpecial: true });
-    return [id as number, markOf(literal)] as const;
-  });
-  return { format: Object.fromEntries(written) as ToolCallFormat, marks: new Map(marks) };
+  return { format: Object.fromEntries(written) as ToolCallFormat, marks: marksOf(literals, tokenizer) };
 }
 
 function textsOf({ trigger, begin, idMark = '', between, end }: ToolCallFormat): string[] {
@@ -150,14 +152,11 @@ function formatOf(model: Asked): ToolCallFormat {
       'tools',
       `The chat template of the model "${shown(id)}" calls tools in an unsupported format; ` +
         'supported are those of Hermes and Qwen (JSON in <tool_call>), of Qwen3-Coder and GLM (XML in it), ' +
-        'of Mistral ([TOOL_CALLS]) and of Llama 3.1 (JSON with "parameters").',
+        'of Mistral ([TOOL_CALLS]), of Llama 3.1 (JSON with "parameters") and of gpt-oss (<|call|>).',
     );
-  const control = unreadableIn(toolUse, tokenizer);
-  if (control === undefined) return toolUse;
-  throw unsupported(
-    'tools',
-    `The model "${shown(id)}" writes ${control} as a control token, which answers do not show as text: its tool calls cannot be read.`,
-  );
+  const fault = faultOf(toolUse, tokenizer);
+  if (fault === undefined) return toolUse;
+  throw unsupported('tools', `The model "${shown(id)}" ${fault}: its tool calls cannot be read.`);
 }
 
 /** The form of an answer. field: its name in the body. */

@@ -13,7 +13,8 @@ import { type AnswerTimings, timingsOf } from './answer-timings.ts';
 import type { Receipt } from './receipt.ts';
 import { StopMatcher } from './stop-matcher.ts';
 import { StreamingDecoder } from './text-decoder.ts';
-import { type Thinking, ThinkingParser } from './thinking-parser.ts';
+import { thoughtMarks, thoughtParser } from './thinking-families.ts';
+import type { Thinking, ThoughtParser } from './thinking-parser.ts';
 import { appendCalls, type CallPiece, type CallSyntax, ToolCallParser } from './tool-call-parser.ts';
 
 /**
@@ -136,13 +137,14 @@ export class TextStream implements TokenSink {
   /** Absent if there are no stop strings. */
   readonly #matcher: StopMatcher | undefined;
   /** Absent if the answer cannot think. */
-  readonly #thinking: ThinkingParser | undefined;
+  readonly #thinking: ThoughtParser | undefined;
   /** The thinking that the current batch has brought. */
   #thought = '';
   #numThinkingTokens = 0;
+  /** The last tokens, of which it is not known yet whether they belong to the thinking. */
+  #numUndecided = 0;
   /** Absent if the answer can have no tool calls. */
   readonly #calls: ToolCallParser | undefined;
-  readonly #marks: CallSyntax['marks'] | undefined;
   #tokens = new SentTokens();
   readonly #handle: GenerationHandle;
   readonly #request: GenerateRequest;
@@ -164,11 +166,11 @@ export class TextStream implements TokenSink {
     this.#tokenizer = tokenizer;
     this.#minTokens = minTokens;
     this.#sink = sink;
-    this.#decoder = new StreamingDecoder(tokenizer);
+    const marks = (thinking && thoughtMarks(thinking, tokenizer)) ?? toolCalls?.marks;
+    this.#decoder = new StreamingDecoder(tokenizer, false, marks);
     this.#matcher = stop.length === 0 ? undefined : new StopMatcher(stop);
-    this.#thinking = thinking && new ThinkingParser(thinking);
+    this.#thinking = thinking && thoughtParser(thinking);
     this.#calls = toolCalls && new ToolCallParser(toolCalls);
-    this.#marks = toolCalls?.marks;
     this.#request = request;
     this.#hasTimings = timings;
     this.#partial = partial;
@@ -234,9 +236,8 @@ export class TextStream implements TokenSink {
     for (let offset = 0; offset < numTexts; offset++) {
       const id = tokenIds[offset] as number;
       const index = firstIndex + offset;
-      const decoded = this.#marks?.get(id) ?? this.#decoder.decode(id);
-      const text =
-        this.#thinking === undefined ? decoded : this.#withoutThought(this.#thinking, decoded, index);
+      const decoded = this.#decoder.decode(id);
+      const text = this.#thinking === undefined ? decoded : this.#withoutThought(this.#thinking, decoded);
       const logprobs = batch.logprobs?.[offset];
       if (logprobs !== undefined && this.#isSaid(id, decoded, text)) this.#tokens.push(id, logprobs, text);
       const matched = this.#match(text, index, pieces);
@@ -248,14 +249,16 @@ export class TextStream implements TokenSink {
     return this.#part(batch, pieces, tokenIds, finish && this.#finish(batch, finish, pieces));
   }
 
-  #withoutThought(parser: ThinkingParser, decoded: string, index: number): string {
-    const before = parser.isThinking;
+  #withoutThought(parser: ThoughtParser, decoded: string): string {
+    const { isThinking: before, holdsText } = parser;
     const { thought, text } = parser.push(decoded);
     const after = parser.isThinking;
     this.#thought += thought;
-    if (before === true || after === true) this.#numThinkingTokens = index + 1;
+    this.#numUndecided++;
+    if (before === true || after === true) this.#numThinkingTokens += this.#numUndecided;
+    if (before === true || after !== undefined) this.#numUndecided = 0;
     // The earlier tokens were those of the mark that begins the thinking.
-    if (before === undefined && after === true) this.#tokens = new SentTokens();
+    if (holdsText && after === true) this.#tokens = new SentTokens();
     return text;
   }
 
@@ -263,8 +266,8 @@ export class TextStream implements TokenSink {
   #isSaid(id: number, decoded: string, text: string): boolean {
     if (this.#tokenizer.isControl(id)) return false;
     if (text !== '' || this.#thinking === undefined) return true;
-    const { isThinking } = this.#thinking;
-    return isThinking === undefined || (isThinking === false && decoded === '');
+    const { isThinking, holdsText } = this.#thinking;
+    return holdsText || (isThinking === false && decoded === '');
   }
 
   #finish({ firstIndex, tokenIds }: TokenBatch, finish: Finish, pieces: TextPiece[]): EndOfTokens {

@@ -1,20 +1,35 @@
 import type { ThinkingFormat } from '../prompt/thinking-format.ts';
-import type { ThinkingLimit } from '../runner/runner.ts';
-import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { begunUnits } from './stop-matcher.ts';
-import { decodeAll } from './text-decoder.ts';
 
 /** How an answer thinks, if it thinks at all. */
 export interface Thinking {
   readonly format: Pick<ThinkingFormat, 'begin' | 'end'>;
   /** True: the prompt has begun the thinking. False: the answer thinks if it begins with the mark. */
   readonly isOpen: boolean;
+  /** The prompt has begun the text of the answer. Only of formats with channels. */
+  readonly isClosed?: boolean;
+  /** The thinking stays in the text, with its marks. Only of formats with channels: the text of others has them anyway. */
+  readonly isInText?: boolean;
+  /** A ToolCallParser gets the text. Only of formats with channels. */
+  readonly readsCalls?: boolean;
 }
 
 /** A piece of an answer, split in two. The marks and the line breaks around them are in neither part. */
-interface ThoughtText {
+export interface ThoughtText {
   readonly thought: string;
   readonly text: string;
+}
+
+/** Separates the thinking from the answer in a text that arrives in pieces. */
+export interface ThoughtParser {
+  /** Whether the text that follows is thought; undefined if it is not known yet. */
+  readonly isThinking: boolean | undefined;
+  /** Whether tokens that have given nothing so far may be those of a text. */
+  readonly holdsText: boolean;
+  /** piece: text, or a mark of the format. */
+  push(piece: string): ThoughtText;
+  /** Ends the text, and returns what was held back. */
+  flush(): ThoughtText;
 }
 
 type State = 'begin' | 'lead' | 'thought' | 'gap' | 'text';
@@ -30,7 +45,7 @@ const nothing: ThoughtText = { thought: '', text: '' };
  * Separates the thinking from the answer in a text that arrives in pieces. How the text was cut makes no difference. Text that
  * may still become a mark is held back.
  */
-export class ThinkingParser {
+export class ThinkingParser implements ThoughtParser {
   readonly #begin: string;
   readonly #end: string;
   #state: State;
@@ -43,10 +58,13 @@ export class ThinkingParser {
     this.#state = isOpen ? 'lead' : 'begin';
   }
 
-  /** Whether the text that follows is thought; undefined if it is not known yet. */
   get isThinking(): boolean | undefined {
     if (this.#state === 'begin') return undefined;
     return this.#state === 'lead' || this.#state === 'thought';
+  }
+
+  get holdsText(): boolean {
+    return this.#state === 'begin';
   }
 
   push(text: string): ThoughtText {
@@ -64,7 +82,6 @@ export class ThinkingParser {
     return this.#state === state;
   }
 
-  /** Ends the text, and returns what was held back. */
   flush(): ThoughtText {
     const held = this.#takeHeld(this.#held.length);
     if (this.#state === 'begin') return { thought: '', text: held };
@@ -114,20 +131,4 @@ function withoutBreaks(text: string): string {
   const least = Math.max(length - maxHeldBreaks, 0);
   while (length > least && (text[length - 1] === '\n' || text[length - 1] === '\r')) length--;
   return text.slice(0, length);
-}
-
-/** A limit of thinking as data, from which any process makes the same limit. */
-export type ThinkingLimitFacts = Omit<ThinkingLimit, 'isThinking'>;
-
-export function thinkingLimit(
-  { maxTokens, endIds, thinking: { format, isOpen } }: ThinkingLimitFacts,
-  tokenizer: Tokenizer,
-): ThinkingLimit {
-  const thinking = { format: { begin: format.begin, end: format.end }, isOpen };
-  const isThinking = (tokenIds: readonly number[]): boolean | undefined => {
-    const parser = new ThinkingParser(thinking);
-    parser.push(decodeAll(tokenizer, tokenIds));
-    return parser.isThinking;
-  };
-  return { maxTokens, endIds, thinking, isThinking };
 }

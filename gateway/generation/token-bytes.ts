@@ -2,6 +2,7 @@
  * The spellings of a model's tokens, for runners that follow grammars. They are made for the first grammar and kept as long as
  * the tokenizer.
  */
+import { harmonyMarks } from '../prompt/harmony-format.ts';
 import { callMarks } from '../prompt/tool-call-format.ts';
 import { vocabularyFrames } from '../runner/protocol/to-runner.ts';
 import type { VocabularyFrames } from '../runner/runner.ts';
@@ -11,11 +12,11 @@ type Spelled = Pick<Tokenizer, 'vocabSize' | 'bytes' | 'isControl'>;
 
 const nothing = new Uint8Array(0);
 /**
- * This byte stands in front of the control tokens that grammars of tools name. No text has it, so no other grammar allows these
+ * This byte stands in front of the control tokens that grammars name. No text has it, so no other grammar allows these
  * tokens.
  */
 const noText = 0xff;
-const marks: ReadonlySet<string> = new Set(callMarks);
+const marks: ReadonlySet<string> = new Set([...callMarks, ...Object.values(harmonyMarks)]);
 const known = new WeakMap<Spelled, Promise<VocabularyFrames>>();
 
 /**

@@ -1,15 +1,13 @@
 import type { ToolCallFormat } from '../prompt/tool-call-format.ts';
 import { type ArgumentsReader, argumentsReader, type KindOf } from './call-arguments.ts';
+import { type Marks, unmarked } from './control-marks.ts';
 import { begunUnits } from './stop-matcher.ts';
 
 /** How the calls of one answer are written. */
 export interface CallSyntax {
   readonly format: ToolCallFormat;
-  /**
-   * The control tokens that stand in the format, by their ids, each with the sign of markOf() in front. Other control tokens
-   * give no text.
-   */
-  readonly marks: ReadonlyMap<number, string>;
+  /** The control tokens that stand in the format. */
+  readonly marks: Marks;
   /** How each parameter is written, for formats in which each argument stands by itself. */
   readonly kindOf: KindOf;
   /**
@@ -17,14 +15,6 @@ export interface CallSyntax {
    * calls. Absent if an answer may have both.
    */
   readonly names?: readonly string[];
-}
-
-/** Half of a surrogate pair, which no decoded text has. So ordinary tokens cannot write what stands for a control token. */
-const markSign = '\ud800';
-
-/** A control token as formats write it. */
-export function markOf(literal: string): string {
-  return markSign + literal;
 }
 
 /** A new piece of a tool call. */
@@ -254,11 +244,6 @@ export class ToolCallParser {
     this.#state = 'text';
     return true;
   }
-}
-
-/** Removes the marks that clients do not see. */
-function unmarked(text: string): string {
-  return text.replaceAll(markSign, '');
 }
 
 class Found implements ParsedText {

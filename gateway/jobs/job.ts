@@ -1,5 +1,5 @@
 import { type AnswerEnd, PartialAnswers, TextStream } from '../generation/text-stream.ts';
-import { thinkingLimit } from '../generation/thinking-parser.ts';
+import { thinkingLimit } from '../generation/thinking-families.ts';
 import {
   bytesOf,
   endKey,
@@ -263,7 +263,7 @@ export class DurableJob implements Journalled {
   begin(runner: Runner, tokenizer: Tokenizer, vocabulary: VocabularyFrames | undefined): void {
     this.job.run();
     const { turn } = this.job;
-    const { request, thinkingLimit: facts, stop, endsAtTimeLimit } = this.record;
+    const { request, thinkingLimit: facts, thinking, stop, endsAtTimeLimit } = this.record;
     const { tokenIds } = this.log.content;
     const known = tokenIds.slice();
     this.#numBefore = known.length;
@@ -275,7 +275,7 @@ export class DurableJob implements Journalled {
     const limit = facts && { thinkingLimit: thinkingLimit(facts, tokenizer) };
     const asked = { ...request, ...resumed, ...limit, ...(vocabulary === undefined ? {} : { vocabulary }) };
     const partial = endsAtTimeLimit ? new PartialAnswers() : undefined;
-    const options = { tokenizer, stop, minTokens: request.minTokens, partial };
+    const options = { tokenizer, thinking, stop, minTokens: request.minTokens, partial };
     let text: TextStream;
     try {
       text = new TextStream(recorded, asked, options, {

@@ -1,5 +1,5 @@
 import { messageOf } from '../errors/thrown.ts';
-import type { ThinkingLimitFacts } from '../generation/thinking-parser.ts';
+import type { ThinkingLimitFacts } from '../generation/thinking-families.ts';
 import { type JournalEntry, nameOf } from '../journal/entry.ts';
 import type { Journal, JournalStats } from '../journal/journal.ts';
 import { JournalRefusal, JournalUnavailable } from '../journal/journal-error.ts';
@@ -53,6 +53,7 @@ export interface JobFacts {
     | 'history'
     | 'uuid'
     | 'requestId'
+    | 'thinking'
     | 'receipt'
   >;
   readonly request: GenerateRequest;

@@ -1,7 +1,7 @@
 import { Packr, Unpackr } from 'msgpackr/pack';
 import * as z from 'zod';
 import { receiptTerms } from '../generation/receipt.ts';
-import type { ThinkingLimitFacts } from '../generation/thinking-parser.ts';
+import type { ThinkingLimitFacts } from '../generation/thinking-families.ts';
 import {
   type GenerateRequest,
   GenerationError,
@@ -103,13 +103,15 @@ const request = z.strictObject({
   trace: z.strictObject({ traceId: z.string(), spanId: z.string() }).exactOptional(),
 });
 
-const thinkingLimit = z.strictObject({
-  maxTokens: uint,
-  endIds: ids,
-  thinking: z.strictObject({
-    format: z.strictObject({ begin: z.string(), end: z.string() }),
-    isOpen: z.boolean(),
-  }),
+const thinking = z.strictObject({
+  format: z.strictObject({ begin: z.string(), end: z.string() }),
+  isOpen: z.boolean(),
+});
+const thinkingLimit = z.strictObject({ maxTokens: uint, endIds: ids, thinking });
+const readThinking = thinking.extend({
+  isClosed: z.boolean().exactOptional(),
+  isInText: z.boolean().exactOptional(),
+  readsCalls: z.boolean().exactOptional(),
 });
 
 /** What a job keeps of the header Idempotency-Key and the body of the request that began it. */
@@ -138,6 +140,8 @@ const jobRecord = z.strictObject({
   request,
   /** Absent: what is thought may be as long as the answer. */
   thinkingLimit: thinkingLimit.exactOptional(),
+  /** How the answer is read where its stop strings are looked for; absent: all is text. */
+  thinking: readThinking.exactOptional(),
   stop: z.array(z.string()),
   /** Whether a time limit ends the job with the tokens it has, as a length limit would. */
   endsAtTimeLimit: z.boolean(),

@@ -3,6 +3,7 @@
  * llama.cpp.
  */
 
+import { harmonyMarks } from '../prompt/harmony-format.ts';
 import { packAddedTokens } from '../tokenizer/added-tokens.ts';
 import { MergeTable, newMergeSlots, ranksOf } from '../tokenizer/merges.ts';
 import { decodeUtf8, isTextAt, type PackedTexts, stringAt, TextIndex } from '../tokenizer/packed-texts.ts';
@@ -49,7 +50,7 @@ export function tokenizerOfGguf(metadata: Metadata): GgufTokenizer {
   const added = addedTokens(tokens, role);
   const id = (name: string) => tokenId(metadata, keyOf(name), role.length);
   const named = stopKeys.flatMap((key) => tokenId(metadata, key, role.length) ?? []);
-  const stopIds = [...new Set([...named, ...turnEnds(tokens, role)])];
+  const stopIds = endsOnly([...new Set([...named, ...turnEnds(tokens, role)])], tokens);
   const common = { added: packAddedTokens(added), unknownId: id('unknown') };
   if (kind === 'bert') return { tables: { ...common, ...wordPiece(metadata, tokens, role, id) }, stopIds };
   const pre = kind === 'gpt2' ? preTokenizerOf(metadata.string('tokenizer.ggml.pre')) : undefined;
@@ -208,6 +209,12 @@ function turnEnds(tokens: PackedTexts, role: Uint8Array): number[] {
   return [...role.keys()].filter(
     (id) => role[id] === roles.control && looksSpecial(tokens, id) && endsTurn(stringAt(tokens, id)),
   );
+}
+
+/** In harmony <|end|>, which ends an answer of Phi-3, only ends one of the answer's messages. */
+function endsOnly(ids: readonly number[], tokens: PackedTexts): readonly number[] {
+  const isHarmony = ids.some((id) => stringAt(tokens, id) === harmonyMarks.return);
+  return isHarmony ? ids.filter((id) => stringAt(tokens, id) !== harmonyMarks.end) : ids;
 }
 
 function addedTokens(tokens: PackedTexts, role: Uint8Array): AddedToken[] {

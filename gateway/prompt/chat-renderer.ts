@@ -21,6 +21,7 @@ import {
   textsIn,
 } from './chat-template.ts';
 import { type ToolConversation, withToolsInText } from './generic-tools.ts';
+import { describedTools, harmonyHistory } from './harmony-conversation.ts';
 import type { TemplateMarks } from './template-features.ts';
 import type { ThinkingFormat } from './thinking-format.ts';
 import { shortId, type ToolCallFormat } from './tool-call-format.ts';
@@ -77,11 +78,13 @@ export class ChatRenderer {
     { tools = [], variables = {}, addsGenerationPrompt = true, continuesLast = false }: RenderOptions = {},
   ): RenderedPrompt {
     const idOf = this.#toolUse?.hasShortIds ? shortId : (id: string) => id;
+    const isHarmony = this.#thinking?.channels !== undefined;
+    const told = isHarmony ? harmonyHistory(messages) : messages;
     const given: Given = {
       variables,
       conversation: {
-        messages: messages.map((message) => templateMessage(message, idOf, this.#thinking?.member)),
-        ...(tools.length === 0 ? {} : { tools }),
+        messages: told.map((message) => templateMessage(message, idOf, this.#thinking?.member)),
+        ...(tools.length === 0 ? {} : { tools: isHarmony ? describedTools(tools) : tools }),
       },
     };
     const hidden = new ControlTokenEscaper(this.#tokenizer.controlLiterals, this.#control, textsIn(given));

@@ -1,5 +1,6 @@
 /** What the source of a chat template shows of its model. It is called by the model's reader: see model-reader.ts. */
 
+import { harmonyFormat, harmonyThinking, isHarmony } from './harmony-format.ts';
 import { tokensOf } from './jinja/lexer.ts';
 import { StatementParser } from './jinja/statement-parser.ts';
 import { JinjaError } from './jinja/values.ts';
@@ -15,6 +16,7 @@ export interface TemplateMarks {
 }
 
 export function marksIn(templateSource: string): TemplateMarks {
+  if (isHarmony(templateSource)) return { toolUse: harmonyFormat, thinking: harmonyThinking };
   return { toolUse: toolUseOf(templateSource), thinking: thinkingOf(templateSource) };
 }
 

@@ -7,6 +7,19 @@ export interface ThinkingFormat {
   readonly end: string;
   /** The member of an assistant message in which the template looks for what was thought; undefined: none. */
   readonly member: 'reasoning_content' | 'thinking' | undefined;
+  /** Present if each part of an answer is a message with a header, which control tokens mark. */
+  readonly channels?: ChannelFormat;
+}
+
+export interface ChannelFormat {
+  /** The control tokens that the family's parser sees. */
+  readonly marks: readonly string[];
+  /** What ends a message and begins the next one's header. */
+  readonly messageEnd: string;
+  /** The rest of the header of the answer's text. */
+  readonly answerBegin: string;
+  /** What the template knows in place of these efforts. */
+  readonly efforts: Readonly<Record<string, string>>;
 }
 
 const begin = '<think>';

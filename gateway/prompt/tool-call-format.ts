@@ -25,6 +25,8 @@ export interface ToolCallFormat {
   readonly parameter?: ParameterFormat;
   /** Whether the template accepts only ids of 9 letters and digits. */
   readonly hasShortIds?: boolean;
+  /** The control tokens that the model must have if calls are written with them; undefined: the format's texts name them. */
+  readonly marks?: readonly string[];
   /** Whether the template knows no tools, so that the gateway writes tools, calls and results into the texts of messages. */
   readonly isGeneric?: boolean;
 }

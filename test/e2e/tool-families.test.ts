@@ -2,9 +2,11 @@ import { readFileSync } from 'node:fs';
 import OpenAI from 'openai';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { harmonyMarks } from '../../gateway/prompt/harmony-format.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { withChatTemplate } from '../fixtures/gguf-template.ts';
+import { harmonyTemplate } from '../fixtures/harmony-template.ts';
 import { llamaFile } from '../fixtures/served-llama.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { familyTemplates } from '../fixtures/tool-template.ts';
@@ -91,11 +93,17 @@ function checkArguments(text: string): void {
   numChecked += 1;
 }
 
-for (const [family, template] of Object.entries(familyTemplates)) {
+/** Without an effort a model of this family may think before it calls. */
+const HARMONY = 'harmony';
+
+for (const [family, template] of Object.entries({ ...familyTemplates, [HARMONY]: harmonyTemplate })) {
   test(`${family}: calls hold to their schemas, whole and streamed, and "none" calls nothing`, async () => {
     const isTiny = family !== OF_DEFAULT_MODEL;
     const file = isTiny
-      ? withChatTemplate(llamaFile({ control: Object.values(marks), ends: true }), template)
+      ? withChatTemplate(
+          llamaFile({ control: Object.values(family === HARMONY ? harmonyMarks : marks), ends: true }),
+          template,
+        )
       : withChatTemplate(readFileSync(DEFAULT_MODEL), template, marks);
     gateway = await Gateway.start(folder.write(`${family}.gguf`, file));
     await gateway.ready();
@@ -107,6 +115,7 @@ for (const [family, template] of Object.entries(familyTemplates)) {
       max_tokens: isTiny ? 2000 : 400,
       messages: question,
       ...(isTiny ? onlyAscii : {}),
+      ...(family === HARMONY ? { reasoning_effort: 'none' as const } : {}),
     };
     const ask = async (more: Partial<OpenAI.ChatCompletionCreateParamsNonStreaming>) => {
       const [choice] = (await client.chat.completions.create({ ...base, ...more })).choices;
@@ -154,8 +163,22 @@ for (const [family, template] of Object.entries(familyTemplates)) {
     for (const tool_choice of ['auto', 'none'] as const) {
       const { choice, calls } = await ask({ messages: history, tool_choice, temperature: 0, max_tokens: 30 });
       assert.ok(tool_choice === 'auto' || calls.length === 0);
-      assert.not.match(choice.message.content ?? '', /tool_call>|TOOL_CALLS/);
+      assert.not.match(choice.message.content ?? '', /tool_call>|TOOL_CALLS|<\|/);
     }
+    if (family !== HARMONY) return;
+    // A thought that its budget ends: then the call, or the text of the form, is all that the grammar leaves. The model begins a
+    // thought, if it may, and would not end it.
+    const logit_bias = { ...onlyAscii.logit_bias, 97: 100, 32: -100 };
+    const thoughtful = { reasoning_effort: 'low' as const, thinking_token_budget: 40, logit_bias };
+    const thoughtOf = ({ message }: OpenAI.ChatCompletion.Choice) =>
+      (message as { reasoning_content?: string }).reasoning_content ?? '';
+    const thought = await ask({ ...weatherOnly, ...thoughtful });
+    assert.is(thought.choice.finish_reason, 'tool_calls');
+    checkArguments(thought.calls[0]?.arguments ?? '');
+    assert.match(thoughtOf(thought.choice), /^a{20,40}$/);
+    const formed = await ask({ ...thoughtful, tools: [], response_format });
+    assert.match(formed.choice.message.content ?? '', /^\{\s*"note"\s*:\s*(true|false)\s*\}$/);
+    assert.match(thoughtOf(formed.choice), /^a{20,40}$/);
   });
 }
 

@@ -10,6 +10,7 @@ import {
   type ToolCallFormat,
 } from '../../gateway/prompt/tool-call-format.ts';
 import { byteModel, byteTokenizer, fillingModel, rankingModel, withMarks } from '../fixtures/byte-model.ts';
+import { harmonyModel } from '../fixtures/harmony-model.ts';
 import { thinkingModel } from '../fixtures/thinking-model.ts';
 
 /** The models that wire files name. Each has bytes as tokens. */
@@ -45,6 +46,10 @@ const MODELS: Readonly<Record<string, Model | undefined>> = {
   'thinking-without-break': thinking('<think>'),
   'thinking-if-it-likes': thinking(''),
   'thinking-closed': thinking('<think></think>'),
+  harmony: harmonyModel(),
+  'harmony-thinking': harmonyModel('<|start|>assistant<|channel|>analysis<|message|>'),
+  'harmony-continued': harmonyModel('<|start|>assistant<|channel|>final<|message|>It'),
+  'harmony-without-marks': { ...harmonyModel(), tokenizer: byteTokenizer },
   encoder: { ...byteModel, architecture: 'bert', chatTemplate: undefined, pooling: 'cls' },
   generic: calling(genericFormat),
   ranking: rankingModel,

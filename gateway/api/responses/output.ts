@@ -31,7 +31,7 @@ interface ItemForm {
   besidePiece?(piece: ItemText): string;
 }
 
-/** All that was thought before the answer, without a summary. */
+/** What was thought before the item that follows, without a summary. */
 function reasoningForm(id: string): ItemForm {
   const part = ({ text }: ItemText) => ({ type: 'reasoning_text' as const, text });
   return {
@@ -143,6 +143,7 @@ export class Output {
   readonly #items: OutputItem[] = [];
   #open: OpenItem | undefined;
   #numMessages = 0;
+  #numThoughts = 0;
 
   constructor(ids: ItemIds, tokenizer: TokenBytes, writer?: EventWriter) {
     this.#ids = ids;
@@ -170,7 +171,7 @@ export class Output {
   /** piece: what the answer has besides all that was added before. numWholeCalls: the calls whose arguments are whole. */
   add({ thought, text, sentTokens, calls = [] }: AnswerText, numWholeCalls: number): void {
     if (thought !== undefined) {
-      if (this.#open === undefined) this.#begin(reasoningForm(this.#ids.reasoning));
+      if (!this.#open?.isReasoning) this.#begin(reasoningForm(this.#ids.reasoning(this.#numThoughts++)));
       this.#open?.add({ text: thought });
     }
     // Tools exclude log-probabilities, so texts between calls need no tokens.
@@ -184,7 +185,8 @@ export class Output {
 
   /** Closes the open item, and adds an empty message if there was none but thinking. status: of an open item that is no call. */
   end(status: ItemStatus): void {
-    const isUnsaid = this.#open === undefined ? this.#items.length === 0 : this.#open.isReasoning;
+    const isThought = this.#open?.isReasoning ?? true;
+    const isUnsaid = isThought && this.#items.every(({ type }) => type === 'reasoning');
     if (isUnsaid) {
       this.#close(status);
       this.beginMessage();

@@ -251,18 +251,19 @@ function describedTools({ tools, tool_choice: { choice, allowed }, parallel_tool
 
 /** The ids of items. index: the place of the item among the items of its type. */
 export interface ItemIds {
-  readonly reasoning: string;
+  reasoning(index: number): string;
   message(index: number): string;
   /** callId: the id that the result of the call must name. */
   call(index: number): { readonly id: string; readonly callId: string };
 }
 
-/** Makes the ids of items from the response's UUID. Calls and further messages add their index. */
+/** Makes the ids of items from the response's UUID. Calls and all but the first item of other types add their index. */
 function itemIdsOf(uuid: string): ItemIds {
   const digits = callDigits(uuid);
+  const numbered = (id: string, index: number) => (index === 0 ? id : `${id}_${index}`);
   return {
-    reasoning: `rs_${uuid}`,
-    message: (index) => (index === 0 ? `msg_${uuid}` : `msg_${uuid}_${index}`),
+    reasoning: (index) => numbered(`rs_${uuid}`, index),
+    message: (index) => numbered(`msg_${uuid}`, index),
     call: (index) => ({ id: `fc_${uuid}_${index}`, callId: `call_${digits}_${index}` }),
   };
 }

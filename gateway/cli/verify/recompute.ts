@@ -1,6 +1,6 @@
 import type { CanonicalCall } from '../../generation/receipt.ts';
 import { type AnswerEnd, type AnswerOptions, TextStream } from '../../generation/text-stream.ts';
-import { thinkingLimit } from '../../generation/thinking-parser.ts';
+import { thinkingLimit } from '../../generation/thinking-families.ts';
 import { tokenBytesOf } from '../../generation/token-bytes.ts';
 import type { GenerateRequest } from '../../runner/runner.ts';
 import type { OfflineModel } from '../offline-model.ts';

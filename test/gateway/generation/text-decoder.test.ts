@@ -6,16 +6,17 @@ import { Random } from '../../fixtures/random.ts';
 const test = suite('decoder');
 
 /** A decoder in which token n is the n-th of `tokens`. 'control' stands for a control token. */
-function decoderOf(tokens: readonly (readonly number[] | 'control')[]) {
-  return new StreamingDecoder({
-    bytes: (id) => {
+function decoderOf(tokens: readonly (readonly number[] | 'control')[], marks?: ReadonlyMap<number, string>) {
+  const tokenizer = {
+    bytes: (id: number) => {
       const token = tokens[id];
       if (token === undefined) throw new RangeError(`The token ${id} is outside the vocabulary.`);
       return token === 'control' ? Buffer.from('<|im_end|>') : Uint8Array.from(token);
     },
-    isControl: (id) => tokens[id] === 'control',
+    isControl: (id: number) => tokens[id] === 'control',
     addsSpace: false,
-  });
+  };
+  return new StreamingDecoder(tokenizer, false, marks);
 }
 
 /** What each token returns, in order. */
@@ -57,6 +58,14 @@ test('a byte order mark and NUL are text like any other', () => {
 
 test('control tokens give nothing and do not come between the bytes of a character', () => {
   assert.equal(pieces([0xc3], 'control', [0xb1]), ['', '', 'ñ']);
+});
+
+test('a mark is decoded for its control token, and ends an incomplete character', () => {
+  const decoder = decoderOf([[0x61], [0xc3], 'control', [0x62], 'control'], new Map([[2, '<mark>']]));
+  assert.equal(
+    [0, 1, 2, 3, 4, 3].map((id) => decoder.decode(id)),
+    ['a', '', '<mark>', 'b', '', 'b'],
+  );
 });
 
 test('the end drops an incomplete character, and the decoder starts afresh', () => {

@@ -1,11 +1,11 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { argumentsReader, type KindOf } from '../../../gateway/generation/call-arguments.ts';
+import { markOf } from '../../../gateway/generation/control-marks.ts';
 import {
   appendCalls,
   type CallPiece,
   inOrder,
-  markOf,
   ToolCallParser,
 } from '../../../gateway/generation/tool-call-parser.ts';
 import {

@@ -15,7 +15,7 @@ import { recordedCases } from '../../fixtures/recorded-cases.ts';
 import { settled } from '../../fixtures/scripted-service.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 import { tinyModel } from '../../fixtures/tiny-model.ts';
-import { tinyId, tinyMetadata, tinyTokens } from '../../fixtures/tiny-vocabulary.ts';
+import { tinyId, tinyMetadata, tinyTokens, tinyTokenTypes } from '../../fixtures/tiny-vocabulary.ts';
 import { turnsDuring } from '../../fixtures/turns.ts';
 
 const test = suite('model slot');
@@ -80,6 +80,20 @@ test('ends of a turn and of a message stop as well, where the file names them', 
     'tokenizer.ggml.eom_token_id': { type: 'uint32', value: tinyId('<|im_end|>') },
   });
   assert.equal(model.stopIds, [tinyId('<|im_end|>'), tinyId('<|im_start|>')]);
+});
+
+test('<|end|> ends an answer, but only one of its messages in a vocabulary that has <|return|>', async () => {
+  const stopsOf = async (...ends: string[]) => {
+    const types = [...tinyTokenTypes, ...ends.map(() => 3)];
+    const model = await tinyModel({
+      'tokenizer.ggml.tokens': { type: 'array', of: 'string', value: [...tinyTokens, ...ends] },
+      'tokenizer.ggml.token_type': { type: 'array', of: 'int32', value: types },
+      'tokenizer.ggml.eot_token_id': { type: 'uint32', value: tinyTokens.length },
+    });
+    return model.stopIds.map((id) => [...tinyTokens, ...ends][id]);
+  };
+  assert.equal(await stopsOf('<|end|>'), ['<|im_end|>', '<|end|>']);
+  assert.equal(await stopsOf('<|end|>', '<|return|>', '<|call|>'), ['<|im_end|>', '<|return|>', '<|call|>']);
 });
 
 test('a model without a template has none', async () => {

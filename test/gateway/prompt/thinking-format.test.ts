@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { marksIn } from '../../../gateway/prompt/template-features.ts';
 import { promptEndOf, thinkingOf } from '../../../gateway/prompt/thinking-format.ts';
 
 /** Which published templates belong to models that think; docs/thinking.md says the same. */
@@ -18,15 +19,15 @@ const published: Readonly<Record<string, string | undefined>> = {
   qwen3_instruct_2507: undefined,
   llama3_1: undefined,
   gemma3: undefined,
-  // These models think with other marks.
-  gptoss: undefined,
+  gptoss: 'thinking',
+  // This model thinks with other marks.
   gemma4: undefined,
 };
 
 test('published templates think as their models do', () => {
   const found = Object.keys(published).map((name) => {
     const url = new URL(`../../../build/chat-templates/${name}.jinja`, import.meta.url);
-    const format = thinkingOf(readFileSync(url, 'utf8'));
+    const { thinking: format } = marksIn(readFileSync(url, 'utf8'));
     return [name, format && (format.member ?? 'none')];
   });
   assert.equal(Object.fromEntries(found), published);

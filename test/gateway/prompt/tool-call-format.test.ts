@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ToolCallParser } from '../../../gateway/generation/tool-call-parser.ts';
+import { marksIn } from '../../../gateway/prompt/template-features.ts';
 import { mistralListFormat, shortId, toolUseOf } from '../../../gateway/prompt/tool-call-format.ts';
 import { toolTemplate } from '../../fixtures/tool-template.ts';
 
@@ -20,9 +21,9 @@ const published: Readonly<Record<string, string>> = {
   qwen3_6: 'qwen-xml',
   nemotron_3_nano: 'qwen-xml',
   glm4moe: 'glm',
+  gptoss: 'harmony',
   // These have tools with other marks, or no tools.
   gemma4: 'unknown',
-  gptoss: 'unknown',
   lfm2: 'unknown',
   llama3: 'generic',
   gemma3: 'generic',
@@ -49,7 +50,7 @@ const fetchedByCheck: Readonly<Record<string, string>> = {
 };
 
 function useOf(source: string): string {
-  return toolUseOf(source)?.name ?? 'unknown';
+  return marksIn(source).toolUse?.name ?? 'unknown';
 }
 
 test('published templates have the family of their models', () => {
