@@ -123,7 +123,8 @@ class CpuBackend final : public Backend {
     CHECK(found != nullptr);
     return *found;
   }
-  std::span<const float> bias(WeightHandle handle) const {
+  // The values of a vector that may be missing.
+  std::span<const float> values_of(WeightHandle handle) const {
     return handle ? std::span<const float>(vector(handle)) : std::span<const float>();
   }
   // Computes the norm of one row, or copies the row if there is no norm, and makes it ready for a product.
@@ -402,7 +403,7 @@ void CpuBackend::qkv(const Batch& batch, const LayerSpec& layer) {
   CHECK(has_cache_ && batch.num_rows() <= qkv_.max_rows());
   const QkvSpec& qkv = layer.qkv;
   norm_rows(batch.num_rows(), qkv.norm);
-  multiply_rows(executor_, matrix(qkv.weight), normed_, batch.num_rows(), bias(qkv.bias), /*add=*/false,
+  multiply_rows(executor_, matrix(qkv.weight), normed_, batch.num_rows(), values_of(qkv.bias), /*add=*/false,
                 qkv_.row(0), qkv_.stride());
   const RopeSpec& rope = spec_->ropes.at(qkv.rope);
   RopeAngles& angles = angles_[qkv.rope];
@@ -468,7 +469,8 @@ void CpuBackend::norm_heads_together(uint32_t num_rows, const LayerSpec& layer) 
 void CpuBackend::attend(const Batch& batch, const LayerSpec& layer) {
   CHECK(has_cache_);
   Activation& own = ranks_ == nullptr ? attended_ : own_attended_;
-  attend_rows(executor_, batch, layer.kv, own_heads(layer.attention), cache_, attention_, qkv_, own);
+  attend_rows(executor_, batch, layer.kv, own_heads(layer.attention), values_of(layer.sinks), cache_,
+              attention_, qkv_, own);
   gather(own, &Shard::heads, layer.attention.head_dim, batch.num_rows(), attended_);
 }
 
@@ -476,10 +478,11 @@ void CpuBackend::project(const Batch& batch, const ProjectSpec& project) {
   const RowRange own = own_columns(&Shard::hidden, hidden_.width());
   Activation& out = project.norms_product() ? projected_ : hidden_;
   if (project.experts.num_experts > 0) {
-    experts_.add_output(executor_, matrix(project.weight), batch.num_rows(), own.first, hidden_);
+    experts_.add_output(executor_, matrix(project.weight), values_of(project.bias), batch.num_rows(),
+                        own.first, hidden_);
   } else {
     const Activation& in = project.input == ProjectInput::kAttended ? attended_ : gated_;
-    multiply_rows(executor_, matrix(project.weight), in, batch.num_rows(), bias(project.bias),
+    multiply_rows(executor_, matrix(project.weight), in, batch.num_rows(), values_of(project.bias),
                   /*add=*/!project.norms_product(), out.row(0) + own.first, out.stride());
   }
   gather(out, &Shard::hidden, 1, batch.num_rows(), out);
@@ -491,13 +494,17 @@ void CpuBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
   norm_rows(batch.num_rows(), ffn.norm);
   const StackedMatrix& weight = matrix(ffn.gate_up);
   if (ffn.experts.num_experts > 0) {
-    experts_.gate(executor_, matrix(ffn.experts.router), weight, ffn.nonlinearity, normed_, batch.num_rows());
+    experts_.gate(executor_, matrix(ffn.experts.router), values_of(ffn.experts.router_bias), weight,
+                  values_of(ffn.bias), ffn.nonlinearity, normed_, batch.num_rows());
     return gather(experts_.own_gated(), &Shard::gated, 1, batch.num_rows() * ffn.experts.num_used,
                   experts_.gated());
   }
-  CHECK(weight.parts.size() == (ffn.has_gate ? 2 : 1));
-  const GatedMatrices matrices{ffn.has_gate ? &weight.parts.front() : nullptr, weight.parts.back(),
-                               bias(ffn.bias), ffn.nonlinearity};
+  CHECK(weight.parts.size() == (ffn.has_gate ? 2 : 1) && !(ffn.has_gate && ffn.bias));
+  const GatedMatrices matrices{ffn.has_gate ? &weight.parts.front() : nullptr,
+                               weight.parts.back(),
+                               {},
+                               values_of(ffn.bias),
+                               ffn.nonlinearity};
   Activation& own = ranks_ == nullptr ? gated_ : own_gated_;
   gated_multiply_rows(executor_, matrices, normed_, batch.num_rows(), own);
   gather(own, &Shard::gated, 1, batch.num_rows(), gated_);

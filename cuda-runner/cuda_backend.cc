@@ -140,7 +140,10 @@ class CudaBackend final : public Backend {
 // Attention that sees ahead, norms of sums and GELU by the error function have no kernels; encoders alone
 // have them.
 Result<DecoderWidths> supported_widths_of(const DecoderSpec& spec) {
-  if (!spec.layers.front().attention.sees_ahead) return widths_of(spec);
+  const LayerSpec& layer = spec.layers.front();
+  if (layer.ffn.nonlinearity == Nonlinearity::kClampedSwish && layer.ffn.experts.num_experts == 0)
+    return Error{ExitCode::kBadModel, "a clamped gate without experts is computed on the CPU only."};
+  if (!layer.attention.sees_ahead) return widths_of(spec);
   return Error{ExitCode::kBadModel,
                "encoders are computed on the CPU only; start cpu-runner, or the gateway with --backend cpu."};
 }

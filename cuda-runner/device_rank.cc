@@ -283,7 +283,10 @@ void DeviceRank::attend(const LayerSpec& layer, uint32_t count, bool is_captured
                             qkv_->floats(),
                             cache_->view(),
                             attention_rotates(layer, is_captured),
-                            rotation_of(layer.qkv, count)};
+                            rotation_of(layer.qkv, count),
+                            static_cast<bool>(layer.sinks),
+                            layer.sinks ? vector(layer.sinks).view() : Global<const float>()};
+  CHECK(!layer.sinks || vector(layer.sinks).size() == inputs.shape.num_heads);
   DeviceActivation& out = is_alone() ? *attended_ : *own_attended_;
   expect_success(runnel::attend(inputs, max_positions_, {attend_results_.view(), attend_arrivals_.view()},
                                 out.ready(), stream_.get()),
@@ -295,12 +298,20 @@ void DeviceRank::make_gathered_ready(DeviceActivation& rows, uint32_t count) {
   expect_success(make_ready(rows.floats(), count, rows.ready(), stream_.get()), "copying rows");
 }
 
+// size: of the bias, if there is one.
+ExpertBias DeviceRank::expert_bias(WeightHandle bias, size_t size) const {
+  if (!bias) return {};
+  CHECK(vector(bias).size() == size);
+  return {true, vector(bias).view()};
+}
+
 void DeviceRank::project(const ProjectSpec& project, uint32_t count) {
   const StackedMatrix& weight = matrix(project.weight);
   const RowRange columns = own(&Shard::hidden, hidden_->width());
   CHECK(rows_of(weight) == columns.count * std::max(project.experts.num_experts, 1u));
   if (project.experts.num_experts > 0) {
-    expect_success(add_expert_output(weight[0].view(), columns.count, gated_->ready(), count, expert_uses(),
+    expect_success(add_expert_output(weight[0].view(), expert_bias(project.bias, rows_of(weight)),
+                                     columns.count, gated_->ready(), count, expert_uses(),
                                      hidden_->floats(columns.first), stream_.get()),
                    "adding up what experts give");
     return;
@@ -323,18 +334,19 @@ void DeviceRank::ffn(const FfnSpec& ffn, uint32_t count) {
   DeviceActivation& out = is_alone() ? *gated_ : *own_gated_;
   const uint32_t num_rows = out.width() * std::max(ffn.experts.num_experts, 1u);
   CHECK(rows_of(weight) == (ffn.has_gate ? 2 : 1) * num_rows && weight[0].columns == normed_->width());
-  CHECK(!ffn.bias || (!ffn.has_gate && vector(ffn.bias).size() == out.width()));
+  CHECK(!ffn.bias ||
+        ((ffn.experts.num_experts > 0 || !ffn.has_gate) && vector(ffn.bias).size() == rows_of(weight)));
   norm_rows(ffn.norm, count);
   const DeviceMatrix gate = part_of(weight, 0, num_rows);
   const DeviceMatrix up = ffn.has_gate ? part_of(weight, num_rows, num_rows) : gate;
   if (ffn.experts.num_experts > 0) {
-    multiply_parts(matrix(ffn.experts.router), normed_->ready(), count, {}, Epilogue::kReplace,
-                   router_logits_->floats());
+    multiply_parts(matrix(ffn.experts.router), normed_->ready(), count, ffn.experts.router_bias,
+                   Epilogue::kReplace, router_logits_->floats());
     expect_success(
         choose_experts(router_logits_->floats(), experts_.num_experts, count, expert_uses(), stream_.get()),
         "choosing experts");
-    expect_success(expert_gated_multiply(gate, up, ffn.nonlinearity, normed_->ready(), count, expert_uses(),
-                                         out.ready(), stream_.get()),
+    expect_success(expert_gated_multiply(gate, up, expert_bias(ffn.bias, rows_of(weight)), ffn.nonlinearity,
+                                         normed_->ready(), count, expert_uses(), out.ready(), stream_.get()),
                    "multiplying by experts' gate and up");
   } else if (ffn.has_gate) {
     expect_success(

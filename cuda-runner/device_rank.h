@@ -138,6 +138,7 @@ class DeviceRank {
   // Launches the computation of angles if it is the first use of them in a step.
   Rotation rotation_of(const QkvSpec& qkv, uint32_t count);
   bool attention_rotates(const LayerSpec& layer, bool is_captured) const;
+  ExpertBias expert_bias(WeightHandle bias, size_t size) const;
   ExpertUses expert_uses() { return {expert_ids_.view(), expert_weights_.view(), experts_.num_used}; }
   // Computes normed_ as the norm of hidden_, or as hidden_ if there is no norm.
   void norm_rows(const NormSpec& norm, uint32_t count);

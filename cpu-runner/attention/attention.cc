@@ -82,6 +82,7 @@ struct Attend {
   const Batch& batch;
   const KvPlace& place;
   const AttentionShape& shape;
+  const std::span<const float> sinks;
   const KvCache& cache;
   const Activation& qkv;
   const AttentionPlan& plan;
@@ -90,6 +91,10 @@ struct Attend {
 
   uint32_t queries_per_kv() const { return shape.num_heads / shape.num_kv_heads; }
   Scoring scoring() const { return {shape.scale, shape.softcap}; }
+
+  const float* sink(uint32_t kv_head, uint32_t query) const {
+    return sinks.empty() ? nullptr : &sinks[kv_head * queries_per_kv() + query];
+  }
 
   // Offset of a query in a row of queries, and of its result in a row of out.
   size_t offset(uint32_t kv_head, uint32_t query) const {
@@ -125,7 +130,7 @@ struct Attend {
       const SeenPositions seen = group.seen(i, shape);
       for (uint32_t query = 0; query < queries_per_kv(); ++query) {
         queries[num_queries++] = {qkv.row(group.first_row + i) + offset(kv_head, query), to(i, query),
-                                  seen.first, seen.last + 1};
+                                  seen.first, seen.last + 1, sink(kv_head, query)};
         if (num_queries == kMaxQueries) {
           attend(std::span(queries.data(), num_queries));
           num_queries = 0;
@@ -163,7 +168,7 @@ struct Attend {
       const Splits splits = splits_of(group, i);
       for (uint32_t query = 0; query < queries_per_kv(); ++query) {
         executor.kernels.merge_splits(partial(group, i, kv_head, query, splits.first), workspace.stride(),
-                                      splits.last - splits.first + 1, shape.head_dim,
+                                      splits.last - splits.first + 1, shape.head_dim, sink(kv_head, query),
                                       out.row(group.first_row + i) + offset(kv_head, query));
       }
     }
@@ -204,12 +209,13 @@ void rope_and_store(const Executor& executor, const Batch& batch, const KvPlace&
 }
 
 void attend_rows(const Executor& executor, const Batch& batch, const KvPlace& place,
-                 const AttentionShape& shape, const KvCache& cache, AttentionWorkspace& workspace,
-                 const Activation& qkv, Activation& out) {
+                 const AttentionShape& shape, std::span<const float> sinks, const KvCache& cache,
+                 AttentionWorkspace& workspace, const Activation& qkv, Activation& out) {
   check_shape(shape, qkv);
+  CHECK(sinks.empty() || sinks.size() == shape.num_heads);
   CHECK(out.width() == shape.num_heads * shape.head_dim && batch.num_rows() <= out.max_rows());
   const AttentionPlan& plan = workspace.prepare(batch, shape);
-  const Attend attend{executor, batch, place, shape, cache, qkv, plan, workspace, out};
+  const Attend attend{executor, batch, place, shape, sinks, cache, qkv, plan, workspace, out};
   executor.threads.parallel_for(static_cast<uint32_t>(plan.chunks().size()),
                                 [&](uint32_t chunk) { attend.compute(plan.chunks()[chunk]); });
 }

@@ -32,9 +32,10 @@ void rope_and_store(const Executor& executor, const Batch& batch, const KvPlace&
                     const AttentionShape& shape, const HeadRotation& rotation, const KvCache& cache,
                     Activation& qkv);
 
-// out = attention of the queries of the batch over the cache, made ready for a product.
+// out = attention of the queries of the batch over the cache, made ready for a product. sinks: of the heads
+// of queries, (num_heads), or none: see LayerSpec.
 void attend_rows(const Executor& executor, const Batch& batch, const KvPlace& place,
-                 const AttentionShape& shape, const KvCache& cache, AttentionWorkspace& workspace,
-                 const Activation& qkv, Activation& out);
+                 const AttentionShape& shape, std::span<const float> sinks, const KvCache& cache,
+                 AttentionWorkspace& workspace, const Activation& qkv, Activation& out);
 
 }  // namespace runnel

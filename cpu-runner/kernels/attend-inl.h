@@ -124,10 +124,11 @@ struct MergedSplits {
   float sum;
 };
 
-RUNNEL_INLINE void clear(MergedSplits& merged, uint32_t head_dim) {
+// A sink comes before the first split.
+RUNNEL_INLINE void clear(MergedSplits& merged, uint32_t head_dim, const float* sink) {
   __builtin_memset(merged.acc, 0, head_dim * sizeof(float));
-  merged.max = -__builtin_inff();
-  merged.sum = 0.0f;
+  merged.max = sink == nullptr ? -__builtin_inff() : *sink;
+  merged.sum = sink == nullptr ? 0.0f : 1.0f;
 }
 
 RUNNEL_INLINE void add_split(const float* acc, float max, float sum, uint32_t head_dim,
@@ -150,7 +151,7 @@ static void attend(const KvView& kv, const AttendQuery* queries, uint32_t num_qu
   AttendState state;
   MergedSplits merged[kMaxQueries];
   take_queries(queries, num_queries, kv.layout, state);
-  for (uint32_t i = 0; i < num_queries; ++i) clear(merged[i], head_dim);
+  for (uint32_t i = 0; i < num_queries; ++i) clear(merged[i], head_dim, queries[i].sink);
   const uint32_t first_split = queries[0].first_position / kSplitPositions;
   const uint32_t last_split = (queries[num_queries - 1].end_position - 1) / kSplitPositions;
   for (uint32_t split = first_split; split <= last_split; ++split) {
@@ -175,9 +176,9 @@ static void attend_split(const KvView& kv, const AttendQuery* queries, uint32_t 
 }
 
 static void merge_splits(const float* partials, size_t stride, uint32_t num_splits, uint32_t head_dim,
-                         float* out) {
+                         const float* sink, float* out) {
   MergedSplits merged;
-  clear(merged, head_dim);
+  clear(merged, head_dim, sink);
   for (uint32_t split = 0; split < num_splits; ++split, partials += stride)
     add_split(partials, partials[head_dim], partials[head_dim + 1], head_dim, merged);
   finish(merged, head_dim, out);

@@ -24,6 +24,7 @@ static constexpr Kernels kKernels = {
     .silu_multiply = multiply_gated<Nonlinearity::kSilu>,
     .gelu_multiply = multiply_gated<Nonlinearity::kGelu>,
     .gelu_by_error_multiply = multiply_gated<Nonlinearity::kGeluByError>,
+    .clamped_swish_multiply = multiply_gated<Nonlinearity::kClampedSwish>,
     .soft_cap = soft_cap,
     .rotate = rotate,
     .store_key = store_key,

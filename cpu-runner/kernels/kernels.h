@@ -30,10 +30,11 @@ struct Kernels {
   void (*norm)(const float* in, const float* gain, uint32_t n, float epsilon, float* out);
   void (*layer_norm)(const float* in, const float* gain, const float* bias, uint32_t n, float epsilon,
                      float* out);
-  // out = f(gate) x up, where f is SiLU or GELU.
+  // out = f(gate) x up, where f is SiLU or GELU, or kClampedSwish of both.
   void (*silu_multiply)(const float* gate, const float* up, uint32_t n, float* out);
   void (*gelu_multiply)(const float* gate, const float* up, uint32_t n, float* out);
   void (*gelu_by_error_multiply)(const float* gate, const float* up, uint32_t n, float* out);
+  void (*clamped_swish_multiply)(const float* gate, const float* up, uint32_t n, float* out);
   // Replaces the values by soft_capped of them.
   void (*soft_cap)(float* values, uint32_t n, float cap);
   // Rotates the pairs of one head; angles has cos and sin of each pair in turn, (rotary_dim / 2, 2).
@@ -49,9 +50,10 @@ struct Kernels {
   // floats to the out of each query.
   void (*attend_split)(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, Scoring scoring,
                        uint32_t split);
-  // Merges the splits of one query, in order. The partials begin stride floats apart.
+  // Merges the splits of one query, in order, beginning with its sink. The partials begin stride floats
+  // apart. sink: as in AttendQuery.
   void (*merge_splits)(const float* partials, size_t stride, uint32_t num_splits, uint32_t head_dim,
-                       float* out);
+                       const float* sink, float* out);
 
   DrawKernels draw;
 };

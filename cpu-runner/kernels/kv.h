@@ -52,6 +52,7 @@ struct AttendQuery {
   // The query sees positions first_position to end_position - 1: at least one.
   uint32_t first_position;
   uint32_t end_position;
+  const float* sink = nullptr;  // a logit beside the scores, without a value; nullptr: none
 };
 
 // What becomes of q . k: see AttentionShape.

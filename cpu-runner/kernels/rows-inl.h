@@ -77,6 +77,12 @@ RUNNEL_INLINE Lanes gelu_by_error(Lanes x) {
 template <Nonlinearity kKind, typename Lanes>
 RUNNEL_INLINE Lanes multiply_gated(Lanes gate, Lanes up) {
   if constexpr (kKind == Nonlinearity::kGeluByError) return gelu_by_error(gate) * up;
+  if constexpr (kKind == Nonlinearity::kClampedSwish) {
+    const Lanes limit = Lanes{} + kSwishLimit;
+    const Lanes x = gate > limit ? limit : gate;
+    const Lanes least = up < -limit ? -limit : up;
+    return x / (1.0f + exp(-(kSwishFactor * x))) * ((least > limit ? limit : least) + 1.0f);
+  }
   Lanes z = gate;
   if constexpr (kKind == Nonlinearity::kGelu)
     z = gate * fma(Lanes{} + kGeluCubic, gate * gate, Lanes{} + kGeluLinear);

@@ -30,10 +30,10 @@ uint64_t ExpertRows::bytes(uint32_t max_rows, const DecoderWidths& widths, uint3
          Activation::bytes(num_uses, widths.gated, num_nodes) + Activation::bytes(num_uses, widths.hidden);
 }
 
-void ExpertRows::choose(const Executor& executor, const StackedMatrix& router, const Activation& in,
-                        uint32_t num_rows) {
+void ExpertRows::choose(const Executor& executor, const StackedMatrix& router, std::span<const float> bias,
+                        const Activation& in, uint32_t num_rows) {
   CHECK(router.rows() == num_experts_);
-  multiply_rows(executor, router, in, num_rows, {}, /*add=*/false, logits_.data(), num_experts_);
+  multiply_rows(executor, router, in, num_rows, bias, /*add=*/false, logits_.data(), num_experts_);
   executor.threads.parallel_for(num_rows, [&](uint32_t row) {
     const std::span<const float> logits(logits_.data() + size_t{row} * num_experts_, num_experts_);
     const std::span<Use> uses(uses_.data() + size_t{row} * num_used_, num_used_);
@@ -78,30 +78,38 @@ void ExpertRows::for_each_piece_of_uses(const Executor& executor, uint32_t rows_
                  [&](uint32_t, const Piece& piece, uint32_t node) { fn(piece, node); });
 }
 
-void ExpertRows::gate(const Executor& executor, const StackedMatrix& router, const StackedMatrix& gate_up,
-                      Nonlinearity nonlinearity, const Activation& in, uint32_t num_rows) {
+void ExpertRows::gate(const Executor& executor, const StackedMatrix& router,
+                      std::span<const float> router_bias, const StackedMatrix& gate_up,
+                      std::span<const float> gate_up_bias, Nonlinearity nonlinearity, const Activation& in,
+                      uint32_t num_rows) {
   CHECK(gate_up.parts.size() == 2 && num_rows * num_used_ <= in_.max_rows());
   Activation& out = has_all_ ? gated_ : own_gated_;
-  for (const TiledMatrix& part : gate_up.parts) CHECK(part.rows() == num_experts_ * out.width());
-  choose(executor, router, in, num_rows);
+  const size_t rows_of_all = size_t{num_experts_} * out.width();
+  for (const TiledMatrix& part : gate_up.parts) CHECK(part.rows() == rows_of_all);
+  CHECK(gate_up_bias.empty() || gate_up_bias.size() == 2 * rows_of_all);
+  choose(executor, router, router_bias, in, num_rows);
   order(num_rows);
   executor.threads.parallel_for(num_rows, [&](uint32_t row) {
     for (uint32_t i = 0; i < num_used_; ++i) in_.copy_row(uses_[size_t{row} * num_used_ + i].place, in, row);
   });
-  const GatedMatrices matrices{&gate_up.parts[0], gate_up.parts[1], {}, nonlinearity};
+  const size_t first_up = gate_up_bias.size() / 2;
+  const GatedMatrices matrices{&gate_up.parts[0], gate_up.parts[1], gate_up_bias.first(first_up),
+                               gate_up_bias.subspan(first_up), nonlinearity};
   for_each_piece_of_uses(executor, out.width(), [&](const Piece& piece, uint32_t node) {
     multiply_gated_piece(executor, matrices, in_, piece, node, out);
   });
 }
 
-void ExpertRows::add_output(const Executor& executor, const StackedMatrix& down, uint32_t num_rows,
-                            uint32_t first_column, Activation& hidden) {
+void ExpertRows::add_output(const Executor& executor, const StackedMatrix& down,
+                            std::span<const float> down_bias, uint32_t num_rows, uint32_t first_column,
+                            Activation& hidden) {
   const uint32_t width = out_.width();
   CHECK(down.parts.size() == 1 && down.rows() == num_experts_ * width);
+  CHECK(down_bias.empty() || down_bias.size() == down.rows());
   CHECK(first_column + width <= hidden.width());
   for_each_piece_of_uses(executor, width, [&](const Piece& piece, uint32_t node) {
     PieceOutput products;
-    multiply_piece(executor, down.parts[0], gated_, piece, node, products);
+    multiply_piece(executor, down.parts[0], gated_, down_bias, piece, node, products);
     for (uint32_t column = 0; column < piece.num_columns; ++column) {
       std::copy_n(products + column * kTileRows, piece.num_outputs,
                   out_.row(piece.first_column + column) + piece.first_output);

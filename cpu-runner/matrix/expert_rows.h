@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cpu-runner/matrix/activation.h"
@@ -22,17 +23,19 @@ class ExpertRows {
   static uint64_t bytes(uint32_t max_rows, const DecoderWidths& widths, uint32_t num_nodes);
 
   // Chooses the experts of each row of in, and computes the gated product of the row for each of them.
-  // gate_up has the gates of all experts, then the ups of all experts.
-  void gate(const Executor& executor, const StackedMatrix& router, const StackedMatrix& gate_up,
-            Nonlinearity nonlinearity, const Activation& in, uint32_t num_rows);
+  // gate_up has the gates of all experts, then the ups of all experts. Of each matrix there is a bias with a
+  // value for each row, or none.
+  void gate(const Executor& executor, const StackedMatrix& router, std::span<const float> router_bias,
+            const StackedMatrix& gate_up, std::span<const float> gate_up_bias, Nonlinearity nonlinearity,
+            const Activation& in, uint32_t num_rows);
   // The result of gate(): the columns that this process has computed, and all columns, of which others may
   // have to be filled in.
   const Activation& own_gated() const { return has_all_ ? gated_ : own_gated_; }
   Activation& gated() { return gated_; }
   // hidden = hidden + the weighted outputs of the experts that the last gate() has chosen, in the columns of
-  // hidden from first_column on that this process has.
-  void add_output(const Executor& executor, const StackedMatrix& down, uint32_t num_rows,
-                  uint32_t first_column, Activation& hidden);
+  // hidden from first_column on that this process has. down_bias: one value for each row of down, or none.
+  void add_output(const Executor& executor, const StackedMatrix& down, std::span<const float> down_bias,
+                  uint32_t num_rows, uint32_t first_column, Activation& hidden);
 
  private:
   // A row of the batch at one of its experts.
@@ -42,7 +45,8 @@ class ExpertRows {
     uint32_t place;  // among all uses, ordered by expert
   };
 
-  void choose(const Executor& executor, const StackedMatrix& router, const Activation& in, uint32_t num_rows);
+  void choose(const Executor& executor, const StackedMatrix& router, std::span<const float> bias,
+              const Activation& in, uint32_t num_rows);
   void order(uint32_t num_rows);
   // Calls fn(piece, node of the thread) for the pieces of all experts that are used; each expert has
   // rows_of_expert rows of the matrix.

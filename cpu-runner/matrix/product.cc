@@ -78,11 +78,16 @@ PieceList::Entry PieceList::operator[](uint32_t index) const {
 }
 
 void multiply_piece(const Executor& executor, const TiledMatrix& matrix, const Activation& in,
-                    const Piece& piece, uint32_t node, float* out) {
+                    std::span<const float> bias, const Piece& piece, uint32_t node, float* out) {
   const auto multiply = executor.activations == ActivationType::kI8 ? executor.kernels.multiply_i8
                                                                     : executor.kernels.multiply_f32;
   multiply(matrix.weights(), piece.tile, in.columns(piece.first_column, piece.num_columns, node), out,
            kTileRows);
+  if (bias.empty()) return;
+  const std::span<const float> of_tile = bias.subspan(size_t{piece.tile} * kTileRows, piece.num_outputs);
+  for (uint32_t column = 0; column < piece.num_columns; ++column) {
+    for (uint32_t i = 0; i < piece.num_outputs; ++i) out[column * kTileRows + i] += of_tile[i];
+  }
 }
 
 auto kernel_for(Nonlinearity nonlinearity, const Kernels& kernels) {
@@ -92,9 +97,11 @@ auto kernel_for(Nonlinearity nonlinearity, const Kernels& kernels) {
     case Nonlinearity::kGelu:
       return kernels.gelu_multiply;
     case Nonlinearity::kGeluByError:
+      return kernels.gelu_by_error_multiply;
+    case Nonlinearity::kClampedSwish:
       break;
   }
-  return kernels.gelu_by_error_multiply;
+  return kernels.clamped_swish_multiply;
 }
 
 void multiply_gated_piece(const Executor& executor, const GatedMatrices& matrices, const Activation& in,
@@ -102,14 +109,12 @@ void multiply_gated_piece(const Executor& executor, const GatedMatrices& matrice
   const auto multiply = kernel_for(matrices.nonlinearity, executor.kernels);
   PieceOutput gates;
   PieceOutput ups;
-  if (matrices.gate != nullptr) multiply_piece(executor, *matrices.gate, in, piece, node, gates);
-  multiply_piece(executor, matrices.up, in, piece, node, ups);
+  if (matrices.gate != nullptr)
+    multiply_piece(executor, *matrices.gate, in, matrices.gate_bias, piece, node, gates);
+  multiply_piece(executor, matrices.up, in, matrices.up_bias, piece, node, ups);
   for (uint32_t column = 0; column < piece.num_columns; ++column) {
     const uint32_t row = piece.first_column + column;
-    float* up = ups + column * kTileRows;
-    if (!matrices.bias.empty()) {
-      for (uint32_t i = 0; i < piece.num_outputs; ++i) up[i] += matrices.bias[piece.first_output + i];
-    }
+    const float* up = ups + column * kTileRows;
     float* to = out.row(row) + piece.first_output;
     // A product with 1 changes no bits.
     if (matrices.gate != nullptr)
@@ -146,16 +151,16 @@ void multiply_rows(const Executor& executor, const StackedMatrix& matrix, const 
     products.push_back({{0, part.rows()}, {0, num_rows}, num_rows_before});
     num_rows_before += part.rows();
   }
+  const auto bias_of = [&](uint32_t part) {
+    return bias.empty() ? bias : bias.subspan(products[part].first_output, products[part].rows.count);
+  };
 
   for_each_piece(executor.threads, products, [&](uint32_t part, const Piece& piece, uint32_t node) {
     PieceOutput results;
-    multiply_piece(executor, matrix.parts[part], in, piece, node, results);
+    multiply_piece(executor, matrix.parts[part], in, bias_of(part), piece, node, results);
     for (uint32_t column = 0; column < piece.num_columns; ++column) {
-      float* product = results + column * kTileRows;
+      const float* product = results + column * kTileRows;
       float* to = out + (piece.first_column + column) * out_stride + piece.first_output;
-      if (!bias.empty()) {
-        for (uint32_t i = 0; i < piece.num_outputs; ++i) product[i] += bias[piece.first_output + i];
-      }
       if (add) {
         for (uint32_t i = 0; i < piece.num_outputs; ++i) to[i] = product[i] + to[i];
       } else {
@@ -168,8 +173,9 @@ void multiply_rows(const Executor& executor, const StackedMatrix& matrix, const 
 void gated_multiply_rows(const Executor& executor, const GatedMatrices& matrices, const Activation& in,
                          uint32_t num_rows, Activation& out) {
   const TiledMatrix& up = matrices.up;
-  CHECK(matrices.gate == nullptr || (matrices.gate->rows() == up.rows() && matrices.bias.empty()));
-  CHECK(matrices.bias.empty() || matrices.bias.size() == up.rows());
+  CHECK(matrices.gate == nullptr || matrices.gate->rows() == up.rows());
+  for (const std::span<const float> bias : {matrices.gate_bias, matrices.up_bias})
+    CHECK(bias.empty() || bias.size() == up.rows());
   CHECK(in.width() == up.columns() && out.width() == up.rows());
   CHECK(num_rows <= in.max_rows() && num_rows <= out.max_rows());
   const PieceList::Product product{{0, up.rows()}, {0, num_rows}};

@@ -30,13 +30,15 @@ void multiply_rows(const Executor& executor, const StackedMatrix& matrix, const 
 
 // What a feed-forward part multiplies before its nonlinearity f.
 struct GatedMatrices {
-  const TiledMatrix* gate;      // nullptr: there is no gate
-  const TiledMatrix& up;        // as many rows as gate
-  std::span<const float> bias;  // of up, only without a gate; may be empty
+  const TiledMatrix* gate;           // nullptr: there is no gate
+  const TiledMatrix& up;             // as many rows as gate
+  std::span<const float> gate_bias;  // one value for each row; may be empty
+  std::span<const float> up_bias;    // the same
   Nonlinearity nonlinearity;
 };
 
-// out = f(gate . in) x (up . in), or f(up . in + bias) without a gate, made ready for a product.
+// out = f(gate . in) x (up . in), or f(up . in) without a gate, made ready for a product. The biases are
+// added to the products.
 void gated_multiply_rows(const Executor& executor, const GatedMatrices& matrices, const Activation& in,
                          uint32_t num_rows, Activation& out);
 

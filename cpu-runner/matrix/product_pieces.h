@@ -94,12 +94,13 @@ void for_each_piece(ThreadPool& threads, std::span<const PieceList::Product> pro
   });
 }
 
-// out = the results of the tile, (columns, kTileRows), computed by a thread of this node.
+// out = the results of the tile, (columns, kTileRows), computed by a thread of this node. bias is added: one
+// value for each row of the matrix, or none.
 void multiply_piece(const Executor& executor, const TiledMatrix& matrix, const Activation& in,
-                    const Piece& piece, uint32_t node, float* out);
+                    std::span<const float> bias, const Piece& piece, uint32_t node, float* out);
 
-// The part of out = f(gate . in) x (up . in), or of f(up . in + bias) without a gate, that belongs to the
-// piece, made ready for a product. Computed by a thread of this node.
+// The part of gated_multiply_rows' out that belongs to the piece, made ready for a product. Computed by a
+// thread of this node.
 void multiply_gated_piece(const Executor& executor, const GatedMatrices& matrices, const Activation& in,
                           const Piece& piece, uint32_t node, Activation& out);
 

@@ -67,6 +67,11 @@ struct SplitJoin {
   }
 };
 
+// What the first split of a head is joined to: its sink, if there is one.
+__device__ inline SplitJoin before_splits(const AttendInputs& in, uint32_t head) {
+  return in.has_sinks ? SplitJoin{in.sinks.load_read_only<float>(head), 1.0f} : SplitJoin{};
+}
+
 __device__ inline float joined(float so_far, float split, const SplitJoin::Factors& factors) {
   return std::fma(so_far, factors.so_far, split * factors.split);
 }

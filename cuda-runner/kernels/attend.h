@@ -63,6 +63,9 @@ struct AttendInputs {
   // without tiles.
   bool rotates = false;
   Rotation rotation = {};
+  // A logit of each head beside the scores, without a value: (num_heads).
+  bool has_sinks = false;
+  Global<const float> sinks = {};
   float cap_factor = 0.0f;  // set by attend(): 2 / shape.softcap, for which kernels lack registers
 };
 

@@ -321,7 +321,10 @@ struct RowAttention {
     const uint32_t kv_head = query_group(groups, place.group).kv_head;
     const Positions seen = seen_from(piece.position, in.shape.window);
     const uint32_t split_end = place.is_cut ? piece.split + 1 : (seen.end - 1) / kAttendSplit + 1;
-    SplitJoin join;  // in lane q for query q
+    const QueryGroup joined_group = query_group(groups, place.group);
+    // In lane q for query q.
+    SplitJoin join =
+        before_splits(in, joined_group.first_head + std::min(lane(), joined_group.num_heads - 1));
     float sums[kQueries] = {};
     Summary summary;
     float acc[kQueries];
@@ -365,7 +368,7 @@ struct RowAttention {
       const uint32_t first_place = again.number - (again.piece.split - first_split);
       if (!arrives_last(results.arrivals, size_t{first_place} * groups.num_groups + again.group, num_splits))
         return next_index;
-      SplitsJoin<kQueries, kWarps>{results, group, first_place, num_splits, memory.weights}.join(sums);
+      SplitsJoin<kQueries, kWarps>{in, results, group, first_place, num_splits, memory.weights}.join(sums);
     } else {
       for (uint32_t q = 0; q < kQueries; ++q) sums[q] = sums[q] / shuffle(join.sum, q);
     }

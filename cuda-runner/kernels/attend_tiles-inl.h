@@ -104,9 +104,10 @@ struct TileAttention {
     if (threadIdx.x < kTileQueries) {
       const uint32_t slot = threadIdx.x % kWarpQueries;
       const uint32_t query = threadIdx.x - slot + query_of(slot);
+      const SplitJoin join = before_splits(in, head_of(query));
       memory.positions[threadIdx.x] = tile.first_position + row_of(query);
-      memory.maxima[threadIdx.x] = -INFINITY;
-      memory.sums[threadIdx.x] = 0.0f;
+      memory.maxima[threadIdx.x] = join.max;
+      memory.sums[threadIdx.x] = join.sum;
     }
     if (threadIdx.x == 0) {
       memory.cap[0] = in.shape.softcap;

@@ -19,6 +19,12 @@ using Product = VectorProduct<kType, 1>;
 using AnyProduct = Product<TensorType::kF32>;
 using Memory = VectorProductMemory<1>;
 
+// The bias of the tile's row lane() of a matrix whose first bias is number `first`.
+__device__ float with_bias(float product, const ExpertBias& bias, uint32_t first, uint32_t tile) {
+  if (!bias.is_there) return product;
+  return product + bias.values.load_read_only<float>(first + tile * kWarpTileRows + lane());
+}
+
 // The product of the tile's row lane() and row `row`, in the first warp.
 __device__ float product(const DeviceMatrix& matrix, uint32_t tile, const ReadyRows& in, uint32_t row,
                          uint32_t num_rows, Memory& memory) {
@@ -64,8 +70,9 @@ __global__ void __launch_bounds__(kWarpSize)
 
 // Grid x: uses; y: tiles of an expert.
 __global__ void __launch_bounds__(AnyProduct::kMaxThreads, AnyProduct::kMinBlocks)
-    expert_gated_multiply_kernel(DeviceMatrix gate, DeviceMatrix up, Nonlinearity nonlinearity, ReadyRows in,
-                                 uint32_t num_rows, ExpertUses uses, ReadyRows out) {
+    expert_gated_multiply_kernel(DeviceMatrix gate, DeviceMatrix up, ExpertBias bias,
+                                 Nonlinearity nonlinearity, ReadyRows in, uint32_t num_rows, ExpertUses uses,
+                                 ReadyRows out) {
   let_next_begin();
   wait_for_previous();
   __shared__ Memory memory;
@@ -75,14 +82,15 @@ __global__ void __launch_bounds__(AnyProduct::kMaxThreads, AnyProduct::kMinBlock
   const float gated = product(gate, tile, in, row, num_rows, memory);
   const float scaled = product(up, tile, in, row, num_rows, memory);
   if (warp() != 0) return;
-  const float y = apply(nonlinearity, gated) * scaled;
+  const float y =
+      apply_gate(nonlinearity, with_bias(gated, bias, 0, tile), with_bias(scaled, bias, gate.rows, tile));
   store_ready_block(out, use, blockIdx.y * kWarpTileRows, y);
 }
 
 // Grid x: rows; y: tiles of an expert.
 __global__ void __launch_bounds__(AnyProduct::kMaxThreads, AnyProduct::kMinBlocks)
-    add_expert_output_kernel(DeviceMatrix down, ReadyRows in, uint32_t num_uses, ExpertUses uses,
-                             FloatRows out) {
+    add_expert_output_kernel(DeviceMatrix down, ExpertBias bias, ReadyRows in, uint32_t num_uses,
+                             ExpertUses uses, FloatRows out) {
   let_next_begin();
   wait_for_previous();
   __shared__ Memory memory;
@@ -92,7 +100,7 @@ __global__ void __launch_bounds__(AnyProduct::kMaxThreads, AnyProduct::kMinBlock
     const uint32_t use = row * uses.num_used + i;
     const uint32_t tile = uses.experts[use] * gridDim.y + blockIdx.y;
     const float y = product(down, tile, in, use, num_uses, memory);
-    if (warp() == 0) sum = std::fma(uses.weights[use], y, sum);
+    if (warp() == 0) sum = std::fma(uses.weights[use], with_bias(y, bias, 0, tile), sum);
   }
   if (warp() != 0) return;
   const size_t index = static_cast<size_t>(row) * out.stride + blockIdx.y * kWarpTileRows + lane();
@@ -111,21 +119,22 @@ cudaError_t choose_experts(const FloatRows& logits, uint32_t num_experts, uint32
   return cudaLaunchKernelEx(&config, choose_experts_kernel, logits, num_experts, uses);
 }
 
-cudaError_t expert_gated_multiply(const DeviceMatrix& gate, const DeviceMatrix& up, Nonlinearity nonlinearity,
-                                  const ReadyRows& in, uint32_t num_rows, const ExpertUses& uses,
-                                  const ReadyRows& out, cudaStream_t stream) {
+cudaError_t expert_gated_multiply(const DeviceMatrix& gate, const DeviceMatrix& up, const ExpertBias& bias,
+                                  Nonlinearity nonlinearity, const ReadyRows& in, uint32_t num_rows,
+                                  const ExpertUses& uses, const ReadyRows& out, cudaStream_t stream) {
   const dim3 grid(num_rows * uses.num_used, out.width / kWarpTileRows);
   const cudaLaunchConfig_t config = config_of(grid, num_threads(gate), stream);
-  return cudaLaunchKernelEx(&config, expert_gated_multiply_kernel, gate, up, nonlinearity, in, num_rows, uses,
-                            out);
+  return cudaLaunchKernelEx(&config, expert_gated_multiply_kernel, gate, up, bias, nonlinearity, in, num_rows,
+                            uses, out);
 }
 
-cudaError_t add_expert_output(const DeviceMatrix& down, uint32_t width, const ReadyRows& in,
-                              uint32_t num_rows, const ExpertUses& uses, const FloatRows& out,
-                              cudaStream_t stream) {
+cudaError_t add_expert_output(const DeviceMatrix& down, const ExpertBias& bias, uint32_t width,
+                              const ReadyRows& in, uint32_t num_rows, const ExpertUses& uses,
+                              const FloatRows& out, cudaStream_t stream) {
   const dim3 grid(num_rows, width / kWarpTileRows);
   const cudaLaunchConfig_t config = config_of(grid, num_threads(down), stream);
-  return cudaLaunchKernelEx(&config, add_expert_output_kernel, down, in, num_rows * uses.num_used, uses, out);
+  return cudaLaunchKernelEx(&config, add_expert_output_kernel, down, bias, in, num_rows * uses.num_used, uses,
+                            out);
 }
 
 cudaError_t load_experts() {

@@ -20,6 +20,7 @@ struct SplitsJoin {
   // to it, for 32 splits at a time.
   using Factors = Shared<float, kQueries * kAttendSplit>;
 
+  const AttendInputs& in;
   const SplitResults& results;
   const QueryGroup& group;
   uint32_t first_place;
@@ -30,7 +31,8 @@ struct SplitsJoin {
   // y: the joined sums of column threadIdx.x. All threads of the block must call it, and know that the
   // factors' memory is free. Queries that the group lacks are copies of its last one.
   __device__ void join(float (&y)[kQueries]) {
-    float sums[kQueries] = {};
+    float sums[kQueries];
+    for (float& each : sums) each = in.has_sinks ? 1.0f : 0.0f;
     for (float& each : y) each = 0.0f;
 #pragma unroll 1
     for (uint32_t begin = 0; begin < num_splits; begin += kWarpSize) {
@@ -80,7 +82,8 @@ struct SplitsJoin {
     const size_t own = results.first(first_place + begin + std::min(lane(), count - 1), group.first_head + q);
     const float own_max = results.values[own];
     const float own_sum = results.values[own + 1];
-    const float max = begin == 0 ? -INFINITY : float{factors[at(q, kWarpSize - 1) + 3]};
+    const float max =
+        begin == 0 ? before_splits(in, group.first_head + q).max : float{factors[at(q, kWarpSize - 1) + 3]};
     float max_with = std::fmax(max, own_max);  // of all splits up to this lane's
 #pragma unroll 1
     for (uint32_t distance = 1; distance < count; distance *= 2)

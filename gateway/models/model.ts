@@ -92,12 +92,8 @@ const ARCHITECTURES: readonly string[] = [
   'smollm3',
   'olmo2',
   'qwen3moe',
+  'gpt-oss',
 ];
-/** What others need that no runner computes, in the runners' words. */
-const MISSING_OPERATIONS: ReadonlyMap<string, string> = new Map([
-  ['gpt-oss', 'attention sinks, a clamped gate and biases of experts'],
-  ['gpt_oss', 'attention sinks, a clamped gate and biases of experts'],
-]);
 /** Characters of a name from a file that an error message shows. */
 const shownChars = 80;
 
@@ -108,11 +104,9 @@ const shownChars = 80;
 export function requireKnownArchitecture(path: string, architecture: string): void {
   if (ARCHITECTURES.includes(architecture)) return;
   const known = ARCHITECTURES.join(', ');
-  const missing = MISSING_OPERATIONS.get(architecture);
-  const reason = missing === undefined ? '' : `: it needs ${missing}`;
   throw new ModelFileError(
     65,
-    `${path} is of architecture ${quoted(architecture)}, which is not supported${reason}; supported: ${known}.`,
+    `${path} is of architecture ${quoted(architecture)}, which is not supported; supported: ${known}.`,
   );
 }
 

@@ -79,7 +79,8 @@ inline constexpr uint32_t kMaxUsedExperts = 32;
 struct ExpertsSpec {
   uint32_t num_experts = 0;  // 0: there is a single part, which all rows use
   uint32_t num_used = 0;
-  WeightHandle router = {};  // (num_experts, hidden)
+  WeightHandle router = {};       // (num_experts, hidden)
+  WeightHandle router_bias = {};  // (num_experts), added to the logits, or none
 };
 
 // hidden = hidden + norm(weight * input + bias), or norm(hidden + weight * input + bias). A ProjectSpec
@@ -87,18 +88,18 @@ struct ExpertsSpec {
 struct ProjectSpec {
   ProjectInput input;
   WeightHandle weight;  // (hidden, width of the input)
-  WeightHandle bias;    // (hidden), or none
+  WeightHandle bias;    // one value for each row of weight, or none
   NormSpec norm = {};   // kRms, or kLayer of the sum, or none
   bool norms_sum = false;
-  // Only with kGated: weight is (num_experts * hidden, width), and the outputs of a row's experts are added
-  // up with the weights of the experts. No bias and no norm.
+  // Only with kGated: weight is (num_experts * hidden, width), and the outputs of a row's experts, with their
+  // biases, are added up with the weights of the experts. No norm.
   ExpertsSpec experts = {};
 
   bool norms_product() const { return norm && !norms_sum; }
 };
 
 // gated = f(gate * y) x (up * y), where y is the norm of hidden, or f(up * y + bias) without a gate. Without
-// a norm, y is hidden itself.
+// a norm, y is hidden itself. kClampedSwish also changes the second factor, up * y: see nonlinearity.h.
 struct FfnSpec {
   NormSpec norm;
   uint32_t width;  // of gate, of up and of gated
@@ -106,7 +107,7 @@ struct FfnSpec {
   WeightHandle gate_up;
   bool has_gate = true;
   Nonlinearity nonlinearity = Nonlinearity::kSilu;
-  WeightHandle bias = {};  // (width), or none; only without a gate
+  WeightHandle bias = {};  // one value for each row of gate_up, or none; not with a gate without experts
   // With experts, gate_up is (2 num_experts * width, hidden), with the gates of all experts first. gated has
   // one row for each expert that a row uses, one after the other.
   ExpertsSpec experts = {};
@@ -122,6 +123,9 @@ struct LayerSpec {
   uint32_t index;
   KvPlace kv = {};
   AttentionShape attention;
+  // (heads of queries), or none: a logit beside the scores of each head, which has a weight and no value
+  // (attention sinks, Xiao et al. 2023, arXiv 2309.17453).
+  WeightHandle sinks = {};
   QkvSpec qkv;
   ProjectSpec attention_output;
   FfnSpec ffn;

@@ -14,16 +14,16 @@ uint64_t halved_row(uint64_t row, uint64_t head_rows) {
   return row - in_head + in_head % 2 * (head_rows / 2) + in_head / 2;
 }
 
-void transpose(const TensorView& tensor, size_t value_bytes, std::byte* to) {
+// Of one matrix. from: (columns, step * rows), from the first value of its first row on.
+void transpose(const std::byte* from, uint64_t columns, uint64_t rows, uint32_t step, size_t value_bytes,
+               std::byte* to) {
   constexpr uint64_t kSide = 64;  // side of a square that fits the cache
-  const uint64_t columns = tensor.columns();
-  const uint64_t rows = tensor.rows();
   for (uint64_t first_row = 0; first_row < rows; first_row += kSide) {
     for (uint64_t first = 0; first < columns; first += kSide) {
       for (uint64_t row = first_row; row < std::min(first_row + kSide, rows); ++row) {
         for (uint64_t column = first; column < std::min(first + kSide, columns); ++column) {
           std::memcpy(to + (row * columns + column) * value_bytes,
-                      tensor.data.data() + (column * rows + row) * value_bytes, value_bytes);
+                      from + (column * rows + row) * step * value_bytes, value_bytes);
         }
       }
     }
@@ -35,9 +35,20 @@ void transpose(const TensorView& tensor, size_t value_bytes, std::byte* to) {
 std::vector<std::byte> arranged(const TensorView& tensor, const Arrangement& arrangement) {
   CHECK(!is_quantised(tensor.type));
   const size_t value_bytes = block_bytes(tensor.type);
-  std::vector<std::byte> values(tensor.data.size());
+  const uint64_t columns = tensor.columns();
+  std::vector<std::byte> values(columns * tensor.rows() * value_bytes);
+  CHECK(tensor.data.size() == values.size() * arrangement.step);
+  const std::byte* const from = tensor.data.data() + arrangement.first * value_bytes;
   if (arrangement.kind == Arrangement::kTransposed) {
-    transpose(tensor, value_bytes, values.data());
+    const size_t matrix_bytes = columns * tensor.shape[1] * value_bytes;
+    for (size_t at = 0; at < values.size(); at += matrix_bytes)
+      transpose(from + at * arrangement.step, columns, tensor.shape[1], arrangement.step, value_bytes,
+                values.data() + at);
+    return values;
+  }
+  if (arrangement.kind == Arrangement::kInterleaved) {
+    for (size_t at = 0; at < values.size(); at += value_bytes)
+      std::memcpy(values.data() + at, from + at * arrangement.step, value_bytes);
     return values;
   }
   if (arrangement.kind != Arrangement::kHalvedHeads) {

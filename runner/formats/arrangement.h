@@ -12,16 +12,21 @@ namespace runnel {
 struct Arrangement {
   enum Kind : uint8_t {
     kSame,
-    kTransposed,   // column after column, as GPT-2's layers store their matrices
+    kTransposed,   // column after column, as GPT-2's layers store their matrices, or so each expert's matrix
+    kInterleaved,  // vectors whose values lie between those of others
     kHalvedHeads,  // rows of a head: first the first rows of all rotated pairs, then the second ones
     kLessOne,      // gains of a norm to which 1 must be added, which WeightLoader::vector does
   };
   Kind kind = kSame;
   uint64_t head_rows = 0;  // of kHalvedHeads: even, and divides the number of rows
+  // Of kTransposed and kInterleaved: of the rows that are stored, one after the other, the tensor has every
+  // step-th, from `first` on. In a vector each value is a row.
+  uint32_t first = 0;
+  uint32_t step = 1;
 };
 
 // Returns the values in GGUF's order, row after row. For kSame and kLessOne this is an unchanged copy. tensor
-// must have floats, and the shape that GGUF gives it.
+// must have floats, and the shape that GGUF gives it; its data are all that is stored.
 std::vector<std::byte> arranged(const TensorView& tensor, const Arrangement& arrangement);
 
 }  // namespace runnel

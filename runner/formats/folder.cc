@@ -152,7 +152,6 @@ class FolderReader {
     if (name && name->gguf_name.empty()) return {};
     // This tensor is a copy of the embedding, by which the head multiplies.
     if (name && name->gguf_name == "output.weight" && config_.is_tied) return {};
-    // A tensor with an unknown name is kept, and the loader reports that nothing uses it.
     TensorView view{name ? name->gguf_name : tensor.name,
                     TensorType::kF32,
                     static_cast<uint32_t>(tensor.shape.size()),
@@ -169,11 +168,19 @@ class FolderReader {
       return bad_model(path, what + " with " + std::to_string(tensor.shape.size()) + " dimensions; 1 to " +
                                  std::to_string(view.shape.size()) + " are possible");
     }
-    const Arrangement arrangement{name ? name->kind : Arrangement::kSame, config_.head_dim};
-    if (arrangement.kind == Arrangement::kTransposed) {
-      std::ranges::copy(tensor.shape, view.shape.begin());
-    } else {
-      std::ranges::reverse_copy(tensor.shape, view.shape.begin());
+    // A tensor with an unknown name is kept, and the loader reports that nothing uses it.
+    Arrangement arrangement{name ? name->kind : Arrangement::kSame, config_.head_dim};
+    std::ranges::reverse_copy(tensor.shape, view.shape.begin());
+    if (arrangement.kind == Arrangement::kTransposed && view.num_dims > 1)
+      std::swap(view.shape[0], view.shape[1]);
+    if (name && !name->second_name.empty()) {
+      uint64_t& rows =
+          view.shape[arrangement.kind == Arrangement::kInterleaved || view.num_dims == 1 ? 0 : 1];
+      if (rows % 2 != 0)
+        return bad_model(path, what + " of " + std::to_string(rows) +
+                                   " rows of gate and up in turn; their number must be even");
+      arrangement.step = 2;
+      rows /= 2;
     }
     if (arrangement.kind == Arrangement::kHalvedHeads) {
       const uint64_t dim = config_.head_dim;
@@ -183,10 +190,13 @@ class FolderReader {
                                    std::to_string(dim) + ", which must be even");
       }
     }
-    if (!names_.insert(view.name).second) return bad_model(path, what + " twice");
-    if (arrangement.kind != Arrangement::kSame) model_.others.emplace(view.name, arrangement);
-    model_.own_names.emplace(view.name, tensor.name);
-    model_.tensors.push_back(std::move(view));
+    for (; arrangement.first < arrangement.step; ++arrangement.first) {
+      if (arrangement.first == 1) view.name = name->second_name;
+      if (!names_.insert(view.name).second) return bad_model(path, what + " twice");
+      if (arrangement.kind != Arrangement::kSame) model_.others.emplace(view.name, arrangement);
+      model_.own_names.emplace(view.name, tensor.name);
+      model_.tensors.push_back(view);
+    }
     return {};
   }
 

@@ -31,7 +31,7 @@ constexpr Family kFamilies[] = {
     {"glm4", "glm4", false, "silu"},      {"gemma2", "gemma2", true, "gelu_pytorch_tanh"},
     {"smollm3", "smollm3", true, "silu"}, {"granite", "granite", false, "silu"},
     {"olmo2", "olmo2", false, "silu"},    {"gpt2", "gpt2", true, "gelu_new"},
-    {"bert", "bert", true, "gelu"},
+    {"bert", "bert", true, "gelu"},       {"gpt_oss", "gpt-oss", false, "silu"},
 };
 
 class ConfigReader : private FolderValues {
@@ -56,6 +56,7 @@ class ConfigReader : private FolderValues {
       if (family_.architecture == "bert") read_bert();
       if (family_.architecture == "smollm3") read_smollm3();
       if (family_.architecture == "qwen3moe") read_experts();
+      if (family_.architecture == "gpt-oss") read_gpt_oss();
     }
     found().vocab_size = count("vocab_size").value_or(0);
     const json* tied = find("tie_word_embeddings");
@@ -96,12 +97,13 @@ class ConfigReader : private FolderValues {
       const char* name;
       std::initializer_list<std::string_view> model_types;
     };
-    for (const Key& key : {Key{"num_key_value_heads",
-                               {"mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3_text",
-                                "glm4", "smollm3"}},
-                           Key{"head_dim", {"qwen3", "qwen3_moe", "gemma2", "gemma3_text", "glm4"}},
-                           Key{"num_local_experts", {"mixtral"}},
-                           Key{"sliding_window", {"mistral", "gemma2", "gemma3_text"}}}) {
+    for (const Key& key :
+         {Key{"num_key_value_heads",
+              {"mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3_text", "glm4",
+               "smollm3", "gpt_oss"}},
+          Key{"head_dim", {"qwen3", "qwen3_moe", "gemma2", "gemma3_text", "glm4", "gpt_oss"}},
+          Key{"num_local_experts", {"mixtral"}},
+          Key{"sliding_window", {"mistral", "gemma2", "gemma3_text", "gpt_oss"}}}) {
       if (std::ranges::find(key.model_types, family_.model_type) != key.model_types.end() &&
           !config().contains(key.name))
         refuse("lacks " + std::string(key.name));
@@ -170,9 +172,10 @@ class ConfigReader : private FolderValues {
     const bool may_have_none = family_.model_type.starts_with("qwen") || family_.model_type == "smollm3";
     if (may_have_none && is_true("use_sliding_window"))
       return refuse("has use_sliding_window true, which is not supported for this architecture");
-    constexpr std::string_view kWithWindow[] = {"mistral", "mixtral", "phi3", "gemma2", "gemma3_text"};
+    constexpr std::string_view kWithWindow[] = {"mistral", "mixtral",     "phi3",
+                                                "gemma2",  "gemma3_text", "gpt_oss"};
     if (std::ranges::find(kWithWindow, family_.model_type) == std::end(kWithWindow)) return;
-    if (!is_gemma()) {
+    if (!is_gemma() && family_.architecture != "gpt-oss") {
       if (const auto full = full_layers(); full && !full->empty()) {
         if (!std::ranges::all_of(*full, [&](bool one) { return one == full->front(); }))
           return refuse("has layer_types of both kinds, which is not supported for this architecture");
@@ -212,6 +215,22 @@ class ConfigReader : private FolderValues {
                       " layers, which is not supported");
     }
     put(key_of("attention.sliding_window_pattern"), uint64_t{every});
+  }
+
+  void read_gpt_oss() {
+    copy("num_local_experts", "expert_count");
+    copy("num_experts_per_tok", "expert_used_count");
+    copy("intermediate_size", "expert_feed_forward_length");
+    if (const auto full = full_layers()) read_pattern(*full);
+    for (const auto& [name, only] : {std::pair("swiglu_alpha", 1.702), std::pair("swiglu_limit", 7.0)}) {
+      if (const json* value = find(name); value != nullptr && *value != only)
+        refuse("has a " + std::string(name) + " other than " + json(only).dump() +
+               ", which is not supported");
+    }
+    // Without them transformers scales by YaRN.
+    if (find("rope_parameters") == nullptr && find("rope_scaling") == nullptr)
+      refuse("lacks rope_parameters");
+    require_theta();
   }
 
   void read_bert() {

@@ -63,6 +63,7 @@ constexpr Name kLayerNames[] = {
     {"self_attn.k_norm", "attn_k_norm"},
     {"post_attention_layernorm", "post_attention_norm", "gemma"},
     {"post_attention_layernorm", "post_attention_norm", "olmo2"},
+    {"post_attention_layernorm", "post_attention_norm", "gpt-oss"},
     {"post_attention_layernorm", "ffn_norm"},
     {"pre_feedforward_layernorm", "ffn_norm", "gemma"},
     {"post_feedforward_layernorm", "post_ffw_norm", "gemma"},
@@ -71,6 +72,7 @@ constexpr Name kLayerNames[] = {
     {"mlp.up_proj", "ffn_up"},
     {"mlp.gate_up_proj", "ffn_up", "phi3"},
     {"mlp.down_proj", "ffn_down"},
+    {"mlp.router", "ffn_gate_inp", "gpt-oss"},
     {"post_self_attn_layernorm", "post_attention_norm", "glm4"},
     {"mlp.gate_up_proj", "ffn_up", "glm4"},
     {"post_mlp_layernorm", "post_ffw_norm", "glm4"},
@@ -96,6 +98,21 @@ constexpr Name kLayerNames[] = {
     {"intermediate.dense", "ffn_up", "bert"},
     {"output.dense", "ffn_down", "bert"},
     {"output.LayerNorm", "layer_output_norm", "bert"},
+};
+
+// Names of gpt-oss in a layer that end in neither "weight" nor "bias".
+struct WholeName {
+  std::string_view folder;
+  std::string_view gguf;
+  std::string_view second = "";  // see FolderName
+  Arrangement::Kind kind = Arrangement::kSame;
+};
+constexpr WholeName kGptOssNames[] = {
+    {"self_attn.sinks", "attn_sinks.weight"},
+    {"mlp.experts.gate_up_proj", "ffn_gate_exps.weight", "ffn_up_exps.weight", Arrangement::kTransposed},
+    {"mlp.experts.gate_up_proj_bias", "ffn_gate_exps.bias", "ffn_up_exps.bias", Arrangement::kInterleaved},
+    {"mlp.experts.down_proj", "ffn_down_exps.weight", "", Arrangement::kTransposed},
+    {"mlp.experts.down_proj_bias", "ffn_down_exps.bias"},
 };
 
 // Ends of the names of constants that older programs saved with the weights: masks, numbers of positions, and
@@ -218,9 +235,22 @@ Result<FolderNames> FolderNames::of(std::string_view architecture,
   return FolderNames(architecture, is_bare ? "" : body_of(architecture).prefix);
 }
 
+std::optional<std::string_view> FolderNames::take_layer(std::string_view& name) const {
+  if (!take_prefix(name, prefix_) || !take_prefix(name, body_of(architecture_).layers)) return std::nullopt;
+  return take_number(name);
+}
+
 std::optional<FolderName> FolderNames::gguf_name_of(std::string_view name) const {
   for (const std::string_view end : kSavedConstants) {
     if (name.ends_with(end)) return FolderName{};
+  }
+  if (std::string_view stem = name; architecture_ == "gpt-oss") {
+    const std::optional<std::string_view> layer = take_layer(stem);
+    const auto found = std::ranges::find(kGptOssNames, stem, &WholeName::folder);
+    if (layer && found != std::end(kGptOssNames)) {
+      return FolderName{join({"blk", *layer, found->gguf}), found->kind,
+                        found->second.empty() ? "" : join({"blk", *layer, found->second})};
+    }
   }
   if (architecture_ == "bert" && name.find(kNextSentence) != std::string_view::npos) return FolderName{};
   const size_t point = name.rfind('.');
@@ -229,11 +259,11 @@ std::optional<FolderName> FolderNames::gguf_name_of(std::string_view name) const
   if (type != "weight" && type != "bias") return std::nullopt;
   std::string_view stem = name.substr(0, point);
   if (stem == kHead) return FolderName{join({kGgufHead, type})};
-  if (!take_prefix(stem, prefix_)) return std::nullopt;
-  if (const auto found = look_up(kModelNames, stem, architecture_))
-    return FolderName{join({*found, type}), kind_of(*found, type, architecture_)};
-  if (!take_prefix(stem, body_of(architecture_).layers)) return std::nullopt;
-  const std::optional<std::string_view> layer = take_number(stem);
+  if (std::string_view after = stem; take_prefix(after, prefix_)) {
+    if (const auto found = look_up(kModelNames, after, architecture_))
+      return FolderName{join({*found, type}), kind_of(*found, type, architecture_)};
+  }
+  const std::optional<std::string_view> layer = take_layer(stem);
   if (!layer) return std::nullopt;
   const std::optional<std::string> found = layer_name_of(stem, architecture_);
   if (!found) return std::nullopt;
@@ -251,9 +281,15 @@ std::optional<std::string> FolderNames::folder_name_of(std::string_view gguf_nam
   if (!take_prefix(stem, "blk.")) return std::nullopt;
   const std::optional<std::string_view> layer = take_number(stem);
   if (!layer) return std::nullopt;
+  const std::string of_layer = prefix_ + std::string(body_of(architecture_).layers);
+  for (const WholeName& one : kGptOssNames) {
+    const std::string whole = join({stem, type});
+    if (architecture_ == "gpt-oss" && (one.gguf == whole || one.second == whole))
+      return of_layer + join({*layer, one.folder});
+  }
   const std::optional<std::string> found = folder_layer_name_of(stem, architecture_);
   if (!found) return std::nullopt;
-  return prefix_ + std::string(body_of(architecture_).layers) + join({*layer, *found, type});
+  return of_layer + join({*layer, *found, type});
 }
 
 }  // namespace runnel

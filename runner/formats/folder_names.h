@@ -14,6 +14,7 @@ namespace runnel {
 struct FolderName {
   std::string gguf_name;  // empty: the model does not need this tensor
   Arrangement::Kind kind = Arrangement::kSame;
+  std::string second_name = {};  // of the tensor that has every second row; empty: gguf_name has all rows
 };
 
 // The names of one folder's tensors.
@@ -33,6 +34,9 @@ class FolderNames {
  private:
   FolderNames(std::string_view architecture, std::string_view prefix)
       : architecture_(architecture), prefix_(prefix) {}
+
+  // Of a layer's tensor, removes all before the name in the layer, and returns the layer's number.
+  std::optional<std::string_view> take_layer(std::string_view& name) const;
 
   std::string architecture_;
   std::string prefix_;  // begins every name but the head's

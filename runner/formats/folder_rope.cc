@@ -102,8 +102,12 @@ void read_yarn(FolderValues& values, const json& scaling) {
   const auto factor = FolderValues::number_in({&scaling}, "factor");
   if (!factor || !(*factor >= 1.0))
     return values.refuse("asks for rope scaling \"yarn\" without a factor of at least 1");
-  if (const json* is_cut = FolderValues::find_in(scaling, "truncate"); is_cut != nullptr && *is_cut != true)
-    return values.refuse("asks for rope scaling \"yarn\" with truncate false, which is not supported");
+  const bool is_cut = values.architecture() != "gpt-oss";
+  const json* cut = FolderValues::find_in(scaling, "truncate");
+  if (cut == nullptr ? !is_cut : *cut != is_cut)
+    return values.refuse("asks for rope scaling \"yarn\" with a truncate other than " +
+                         std::string(is_cut ? "true" : "false") +
+                         ", which is not supported for this architecture");
   for (const char* name : {"attention_factor", "mscale", "mscale_all_dim"}) {
     const json* value = FolderValues::find_in(scaling, name);
     if (value != nullptr && !value->is_number())

@@ -96,10 +96,14 @@ std::string ModelFile::what_of(std::string_view name) const {
 std::string ModelFile::shape_text(std::string_view name, uint32_t num_dims,
                                   const std::array<uint64_t, 4>& shape) const {
   std::vector<uint64_t> sizes(shape.begin(), shape.begin() + num_dims);
-  const auto other = state_->contents.others.find(name);
-  const bool is_transposed =
-      other != state_->contents.others.end() && other->second.kind == Arrangement::kTransposed;
-  if (!gguf_version() && !is_transposed) std::ranges::reverse(sizes);  // columns last
+  if (!gguf_version()) {
+    const auto other = state_->contents.others.find(name);
+    const Arrangement arrangement = other == state_->contents.others.end() ? Arrangement() : other->second;
+    std::ranges::reverse(sizes);  // columns last
+    if (arrangement.kind == Arrangement::kTransposed && num_dims > 1)
+      std::swap(sizes[num_dims - 1], sizes[num_dims - 2]);
+    sizes.back() *= arrangement.step;
+  }
   std::string text;
   for (const uint64_t size : sizes) text += (text.empty() ? "(" : ", ") + std::to_string(size);
   return text + ")";
@@ -154,7 +158,8 @@ Result<void> ModelFile::quantize(TensorType type) {
 }
 
 std::optional<TensorType> ModelFile::quantized_type(const TensorView& tensor) const {
-  const bool stays = tensor.num_dims < 2 || tensor.name.starts_with("position_embd.") ||
+  const bool stays = tensor.num_dims < 2 || tensor.name.ends_with(".bias") ||
+                     tensor.name.starts_with("position_embd.") ||
                      tensor.name.find(".ffn_gate_inp.") != std::string::npos;
   return stays ? std::nullopt : state_->quantized;
 }

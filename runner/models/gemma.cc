@@ -2,10 +2,10 @@
 
 #include <cmath>
 #include <tuple>
-#include <utility>
 
 #include "runner/models/layer_tensors.h"
 #include "runner/models/rope.h"
+#include "runner/models/windows.h"
 
 namespace runnel {
 namespace {
@@ -29,17 +29,6 @@ LayerSpec layer_spec(LayerTensors& tensors, const ModelConfig& config, uint32_t 
   layer.ffn.nonlinearity = Nonlinearity::kGelu;
   layer.ffn_output.norm = tensors.norm("post_ffw_norm");
   return layer;
-}
-
-// Every n-th layer sees all positions, and the others have a window.
-Result<void> read_windows(const HyperParameters& parameters, uint32_t usual_every, ModelConfig& config) {
-  constexpr uint64_t kMaxGlobalEvery = 1024;
-  config.local_window = std::exchange(config.sliding_window, 0);
-  const Result<uint32_t> every =
-      parameters.count("attention.sliding_window_pattern", kMaxGlobalEvery, usual_every);
-  if (!every) return every.error();
-  config.global_every = *every;
-  return {};
 }
 
 // The gains of norms in a GGUF file are what values are multiplied by, which is one more than in the original
@@ -69,7 +58,7 @@ Result<void> read_gemma2(const HyperParameters& parameters, ModelConfig& config)
   }
   if (!parameters.has("attention.sliding_window")) config.sliding_window = kUsualWindow;
   config.local_rope_theta = config.rope_theta;
-  return read_windows(parameters, 2, config);
+  return read_mixed_windows(parameters, 2, config);
 }
 
 Result<void> read_gemma3(const HyperParameters& parameters, ModelConfig& config) {
@@ -78,7 +67,7 @@ Result<void> read_gemma3(const HyperParameters& parameters, ModelConfig& config)
   const Result<double> theta = parameters.number("rope.freq_base_swa", 1.0, kMaxLocalTheta, kLocalTheta);
   if (!theta) return theta.error();
   config.local_rope_theta = *theta;
-  return read_windows(parameters, 6, config);
+  return read_mixed_windows(parameters, 6, config);
 }
 
 DecoderSpec gemma2_spec(const ModelConfig& config, WeightLoader& loader) {

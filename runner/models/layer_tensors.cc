@@ -102,6 +102,13 @@ ProjectSpec LayerTensors::ffn_output(const ExpertsSpec& experts) {
           .bias = {}};
 }
 
+WeightHandle LayerTensors::expert_biases(std::initializer_list<const char*> names, uint64_t size) {
+  std::vector<VectorSpec> stacked;
+  for (const char* name : names)
+    stacked.push_back({.name = name_of(name, "bias"), .size = size, .num_experts = config_.num_experts});
+  return loader_.vector(stacked);
+}
+
 NormSpec LayerTensors::layer_norm(const std::string& name) {
   NormSpec spec = norm(name);
   spec.kind = NormKind::kLayer;

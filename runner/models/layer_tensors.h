@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
 #include "runner/backend/decoder_spec.h"
@@ -46,6 +47,11 @@ class LayerTensors {
   WeightHandle bias(const std::string& name, uint64_t size) {
     return loader_.vector(name_of(name, "bias"), size);
   }
+  // The biases of all experts, (experts, size) of each name, one after the other.
+  WeightHandle expert_biases(std::initializer_list<const char*> names, uint64_t size);
+  WeightHandle vector(const std::string& name, uint64_t size) {
+    return loader_.vector(name_of(name, "weight"), size);
+  }
   bool has_bias(const std::string& name) const { return loader_.has(name_of(name, "bias")); }
   MatrixSpec matrix(const std::string& name, uint64_t rows) const { return {name_of(name, "weight"), rows}; }
 
@@ -56,7 +62,7 @@ class LayerTensors {
   std::string name_of(const std::string& name, const char* kind) const { return prefix_ + name + "." + kind; }
   FfnSpec ffn_of_experts(const NormSpec& norm);
   NormSpec norm(const std::string& name, uint64_t size) {
-    return {.gain = loader_.vector(name_of(name, "weight"), size), .epsilon = config_.norm_epsilon};
+    return {.gain = vector(name, size), .epsilon = config_.norm_epsilon};
   }
 
   const uint32_t index_;

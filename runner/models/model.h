@@ -39,6 +39,7 @@ struct ModelConfig {
   double rope_magnitude;             // heads are multiplied by it when they are rotated
   double yarn_fast_turns;            // pairs that turn this often in the original length are not scaled
   double yarn_slow_turns;            // pairs that turn this often are scaled by all of the factor
+  bool yarn_keeps_fractions;         // the pairs that these turns give are not rounded to whole ones
   uint32_t local_window;             // window of the layers that do not see all positions
   uint32_t global_every;             // every global_every-th layer sees all positions
   double local_rope_theta;           // of the layers with a window

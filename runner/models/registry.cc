@@ -9,6 +9,7 @@
 #include "runner/models/gemma.h"
 #include "runner/models/glm4.h"
 #include "runner/models/gpt2.h"
+#include "runner/models/gpt_oss.h"
 #include "runner/models/granite.h"
 #include "runner/models/kv_groups.h"
 #include "runner/models/llama.h"
@@ -44,17 +45,7 @@ constexpr Architecture kArchitectures[] = {
     {.name = "smollm3", .read = nullptr, .spec = smollm3_spec},
     {.name = "olmo2", .read = read_olmo2, .spec = olmo2_spec},
     {.name = "qwen3moe", .read = read_qwen3moe, .spec = qwen3_spec, .has_experts = true},
-};
-
-// Architectures that need another operation. The gateway says the same (gateway/models/model.ts).
-struct Unsupported {
-  std::string_view name;
-  std::string_view missing;
-};
-constexpr std::string_view kGptOssNeeds = "attention sinks, a clamped gate and biases of experts";
-constexpr Unsupported kUnsupported[] = {
-    {"gpt-oss", kGptOssNeeds},
-    {"gpt_oss", kGptOssNeeds},
+    {.name = "gpt-oss", .read = read_gpt_oss, .spec = gpt_oss_spec, .has_experts = true},
 };
 
 }  // namespace
@@ -73,13 +64,6 @@ std::string architecture_names() {
     names += architecture.name;
   }
   return names;
-}
-
-std::string_view missing_operations(std::string_view architecture) {
-  for (const Unsupported& one : kUnsupported) {
-    if (one.name == architecture) return one.missing;
-  }
-  return {};
 }
 
 Result<DecoderSpec> load_weights(const ModelFile& file, const ModelConfig& config, Backend& backend,

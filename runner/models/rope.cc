@@ -22,8 +22,14 @@ RopeSpec yarn_rope_spec(Rope pairs, const ModelConfig& config) {
     const double length = config.original_context_length / (turns * 2.0 * std::numbers::pi);
     return pairs.rotary_dim * log_f64(length) / (2.0 * log_f64(config.rope_theta));
   };
-  const double low = std::max(std::floor(pair_with(config.yarn_fast_turns)), 0.0);
-  const double high = std::min(std::ceil(pair_with(config.yarn_slow_turns)), pairs.rotary_dim - 1.0);
+  double low = pair_with(config.yarn_fast_turns);
+  double high = pair_with(config.yarn_slow_turns);
+  if (!config.yarn_keeps_fractions) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, pairs.rotary_dim - 1.0);
   for (size_t pair = 0; pair < rope.frequencies.size(); ++pair) {
     const double scaled =
         std::clamp((static_cast<double>(pair) - low) / std::max(high - low, kMinRange), 0.0, 1.0);

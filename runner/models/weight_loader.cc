@@ -1,5 +1,6 @@
 #include "runner/models/weight_loader.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -67,10 +68,9 @@ WeightHandle WeightLoader::load(const std::vector<TensorView>& matrices,
 
 // The tensor in the arrangement of GGUF. If the file has another arrangement, this is a copy that copies
 // owns.
-TensorView WeightLoader::as_gguf(const TensorView& tensor, Copies& copies) const {
+TensorView WeightLoader::as_gguf(const TensorView& tensor, bool is_read, Copies& copies) const {
   const Arrangement arrangement = file_.arrangement_of(tensor);
-  const bool is_vector = tensor.num_dims == 1;
-  if (arrangement.kind == Arrangement::kSame || !(is_vector || backend_.needs_values())) return tensor;
+  if (arrangement.kind == Arrangement::kSame || !is_read) return tensor;
   TensorView view = tensor;
   view.data = copies.emplace_back(arranged(tensor, arrangement));
   return view;
@@ -110,7 +110,7 @@ WeightHandle WeightLoader::matrix(std::initializer_list<MatrixSpec> stacked, uin
       rows.data = whole.data.subspan(spec.first_row * row_bytes, spec.rows * row_bytes);
       return rows;
     };
-    matrices.push_back(quantized(part_of(as_gguf(*tensor, copies)), copies));
+    matrices.push_back(quantized(part_of(as_gguf(*tensor, backend_.needs_values(), copies)), copies));
     stored.push_back(part_of(*tensor));
   }
   return load(matrices, stored);
@@ -130,7 +130,9 @@ TensorView WeightLoader::rows_of_experts(const MatrixSpec& spec, uint64_t column
   if (has(spec.name) || end == std::string::npos || !has(name_of(0))) {
     const TensorView* tensor = take(spec.name, 3, {columns, spec.rows, num_experts, 1});
     if (tensor == nullptr) return {};
-    return stored.emplace_back(TensorView{tensor->name, tensor->type, 2, shape, tensor->data, num_sections});
+    stored.push_back(*tensor);
+    const TensorView rows = as_gguf(*tensor, backend_.needs_values(), copies);
+    return {rows.name, rows.type, 2, shape, rows.data, num_sections};
   }
   std::vector<std::byte>& all = copies.emplace_back();
   for (uint64_t expert = 0; expert < num_experts; ++expert) {
@@ -161,7 +163,8 @@ WeightHandle WeightLoader::experts(std::initializer_list<MatrixSpec> stacked, ui
 }
 
 const TensorView* WeightLoader::append(const VectorSpec& spec, std::vector<float>& values) {
-  const TensorView* tensor = take(spec.name, 1, {spec.size, 1, 1, 1});
+  const uint64_t count = std::max<uint64_t>(spec.num_experts, 1);
+  const TensorView* tensor = take(spec.name, spec.num_experts == 0 ? 1 : 2, {spec.size, count, 1, 1});
   if (tensor == nullptr) return nullptr;
   if (is_quantised(tensor->type)) {
     fail({ExitCode::kBadModel, file_.path() + ": " + what_of(spec.name) + " of type " +
@@ -170,9 +173,10 @@ const TensorView* WeightLoader::append(const VectorSpec& spec, std::vector<float
     return nullptr;
   }
   const size_t first = values.size();
-  values.resize(first + spec.size);
+  values.resize(first + spec.size * count);
   Copies copies;
-  dequantize_row(tensor->type, as_gguf(*tensor, copies).data, std::span(values).subspan(first));
+  dequantize_row(tensor->type, as_gguf(*tensor, /*is_read=*/true, copies).data,
+                 std::span(values).subspan(first));
   if (file_.arrangement_of(*tensor).kind == Arrangement::kLessOne) {
     for (float& value : std::span(values).subspan(first)) value += 1.0f;
   }
@@ -180,7 +184,7 @@ const TensorView* WeightLoader::append(const VectorSpec& spec, std::vector<float
   return tensor;
 }
 
-WeightHandle WeightLoader::vector(std::initializer_list<VectorSpec> stacked) {
+WeightHandle WeightLoader::vector(const std::vector<VectorSpec>& stacked) {
   std::vector<float> values;
   std::vector<const TensorView*> tensors;
   for (const VectorSpec& spec : stacked) {

@@ -33,7 +33,8 @@ struct MatrixSpec {
 struct VectorSpec {
   std::string name;
   uint64_t size;
-  float divisor = 1.0f;  // of the values
+  float divisor = 1.0f;      // of the values
+  uint64_t num_experts = 0;  // each of which has a vector, (experts, size); 0: there is one vector
 };
 
 class WeightLoader {
@@ -55,7 +56,7 @@ class WeightLoader {
   // Loads the matrices of all experts, (experts, rows, columns), stacked by rows.
   WeightHandle experts(std::initializer_list<MatrixSpec> stacked, uint64_t columns, uint64_t num_experts);
   // Loads vectors of F32, F16 or BF16, one after the other.
-  WeightHandle vector(std::initializer_list<VectorSpec> stacked);
+  WeightHandle vector(const std::vector<VectorSpec>& stacked);
   WeightHandle vector(const std::string& name, uint64_t size) { return vector({{name, size}}); }
   // The values of a vector of F32, F16 or BF16, for the model itself. Empty after a failure.
   std::vector<float> values(const std::string& name, uint64_t size);
@@ -71,7 +72,8 @@ class WeightLoader {
   const TensorView* take(const std::string& name, uint32_t num_dims, const std::array<uint64_t, 4>& shape);
   // Copies of data of the file, which live until the data is loaded.
   using Copies = std::list<std::vector<std::byte>>;
-  TensorView as_gguf(const TensorView& tensor, Copies& copies) const;
+  // is_read: the values are needed.
+  TensorView as_gguf(const TensorView& tensor, bool is_read, Copies& copies) const;
   // Quantizes rows if the file asks for it. rows are in the arrangement of GGUF.
   TensorView quantized(const TensorView& rows, Copies& copies) const;
   TensorView rows_of_experts(const MatrixSpec& spec, uint64_t columns, uint64_t num_experts,

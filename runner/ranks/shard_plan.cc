@@ -86,10 +86,13 @@ Result<ShardPlan> ShardPlan::make(const DecoderSpec& spec, uint32_t num_ranks) {
     plan.cut(each.qkv.bias, of_qkv);
     plan.cut(each.attention_output.weight, of_hidden);
     plan.cut(each.attention_output.bias, of_hidden);
-    plan.cut(each.ffn.gate_up, {&Shard::gated, each.ffn.width, num_experts * (each.ffn.has_gate ? 2 : 1)});
-    plan.cut(each.ffn.bias, {&Shard::gated, each.ffn.width});
-    plan.cut(each.ffn_output.weight, {&Shard::hidden, spec.hidden_size, num_experts});
-    plan.cut(each.ffn_output.bias, of_hidden);
+    plan.cut(each.sinks, {&Shard::heads, attention.num_heads});
+    const Cut of_gated{&Shard::gated, each.ffn.width, num_experts * (each.ffn.has_gate ? 2 : 1)};
+    plan.cut(each.ffn.gate_up, of_gated);
+    plan.cut(each.ffn.bias, of_gated);
+    const Cut of_output{&Shard::hidden, spec.hidden_size, num_experts};
+    plan.cut(each.ffn_output.weight, of_output);
+    plan.cut(each.ffn_output.bias, of_output);
   }
   return plan;
 }

@@ -35,6 +35,10 @@ TEST_CASE("norms and gates have the bits of the reference at every length") {
       for (uint32_t i = 0; i < n; ++i) REQUIRE(out[i] == reference::gelu(y[i]) * x[i]);
       kernels->gelu_by_error_multiply(y.data(), x.data(), n, out.data());
       for (uint32_t i = 0; i < n; ++i) REQUIRE(out[i] == gelu_by_error(y[i]) * x[i]);
+      kernels->clamped_swish_multiply(y.data(), x.data(), n, out.data());
+      for (uint32_t i = 0; i < n; ++i) REQUIRE(out[i] == reference::clamped_swish(y[i], x[i]));
+      kernels->clamped_swish_multiply(x.data(), y.data(), n, out.data());
+      for (uint32_t i = 0; i < n; ++i) REQUIRE(out[i] == reference::clamped_swish(x[i], y[i]));
       const std::vector<float> bias = random_floats(n, rng);
       kernels->layer_norm(x.data(), y.data(), bias.data(), n, 1e-5f, out.data());
       REQUIRE(same_bits(out, reference::layer_norm(x, y, bias, 1e-5f)));

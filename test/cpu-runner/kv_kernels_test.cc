@@ -1,6 +1,7 @@
 // The kernels that write the KV cache and attend to it: they have the bits of the scalar reference.
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -113,13 +114,15 @@ struct AttendCase {
   uint32_t window;  // 0: none
   std::vector<uint32_t> ends = {1, 7, 8, 31, 32, 33, 64, 65, 149, 150};
   Scoring scoring = {0.25f};
+  std::optional<float> sink = std::nullopt;
 };
 
 // Compares queries at positions of every kind with the reference over the same rows. The blocks are in
 // descending order. Blocks that no query sees any more are not in the table, and positions after the last one
 // have NaNs.
 void check_attend(const AttendCase& wanted_case, std::mt19937& rng) {
-  const auto& [type, head_dim, block_size, window, ends, scoring] = wanted_case;
+  const auto& [type, head_dim, block_size, window, ends, scoring, wanted_sink] = wanted_case;
+  const float* const sink = wanted_sink ? &*wanted_sink : nullptr;
   CAPTURE(kv_type_name(type));
   CAPTURE(head_dim);
   CAPTURE(block_size);
@@ -151,7 +154,8 @@ void check_attend(const AttendCase& wanted_case, std::mt19937& rng) {
     const size_t num_values = size_t{ends[i]} * head_dim;
     std::ranges::copy(
         reference::attend(std::span(query).subspan(i * head_dim, head_dim), std::span(keys).first(num_values),
-                          std::span(values).first(num_values), begin_of(i), scoring.scale, scoring.softcap),
+                          std::span(values).first(num_values), begin_of(i), scoring.scale, scoring.softcap,
+                          sink),
         std::back_inserter(wanted));
   }
   // All queries together, then the last three alone, whose windows have passed the first blocks.
@@ -159,7 +163,7 @@ void check_attend(const AttendCase& wanted_case, std::mt19937& rng) {
     std::vector<float> out(query.size());
     std::vector<AttendQuery> queries;
     for (size_t i = first; i < ends.size(); ++i)
-      queries.push_back({query.data() + i * head_dim, out.data() + i * head_dim, begin_of(i), ends[i]});
+      queries.push_back({query.data() + i * head_dim, out.data() + i * head_dim, begin_of(i), ends[i], sink});
     std::vector<uint32_t> held = block_table;
     for (uint32_t i = 0; i < queries[0].first_position / block_size; ++i) held[i] = kNowhere;
     const KvView view = cache.view(0, 0, held);
@@ -182,7 +186,7 @@ void check_attend(const AttendCase& wanted_case, std::mt19937& rng) {
         last.out = partials.data() + split * stride;
         kernels->attend_split(view, &last, 1, scoring, first_split + split);
       }
-      kernels->merge_splits(partials.data(), stride, num_splits, head_dim, merged.data());
+      kernels->merge_splits(partials.data(), stride, num_splits, head_dim, sink, merged.data());
       REQUIRE(same_bits(merged, std::span(wanted).last(head_dim)));
     }
   }
@@ -208,6 +212,42 @@ TEST_CASE("attention with a cap of its scores has the bits of the reference") {
         for (const uint32_t window : {0u, 40u})
           check_attend({type, head_dim, 32, window, ends, {0.25f, softcap}}, rng);
       }
+    }
+  }
+}
+
+// Sinks below, among and above the scores, whose largest are about 3.
+TEST_CASE("attention with a sink has the bits of the reference") {
+  std::mt19937 rng(21);
+  const std::vector<uint32_t> ends = {1, 8, 31, 33, 255, 257, 300, 600};
+  for (const KvType type : kTypes) {
+    for (const uint32_t head_dim : {32u, 64u}) {
+      for (const float sink : {-200.0f, -1.0f, 2.0f, 30.0f, 200.0f}) {
+        CAPTURE(sink);
+        for (const uint32_t window : {0u, 40u, 300u})
+          check_attend({type, head_dim, 32, window, ends, {0.25f}, sink}, rng);
+      }
+    }
+  }
+}
+
+TEST_CASE("a sink takes its share of the weights, and has no value") {
+  // The values are 1 and the scores 0, so the result is the share of the n positions: n / (n + exp(sink)).
+  const std::vector<uint32_t> block_table = {0};
+  const KvCache cache = *KvCache::allocate({1, 1, 32, 64, 1}, KvType::kF32);
+  const std::vector<float> zeros(32), ones(32, 1.0f);
+  for (uint32_t position = 0; position < 64; ++position) {
+    const KvCache::Slot slot = cache.slot(0, 0, block_table, position);
+    kPortableKernels.store_key(cache.layout(), zeros.data(), slot.position, slot.key_tile);
+    kPortableKernels.store_value(cache.layout(), ones.data(), slot.position, slot.value_tile);
+  }
+  for (const Kernels* kernels : kernel_tables()) {
+    for (const float sink : {-3.0f, 0.0f, 1.5f, 6.0f}) {
+      std::vector<float> out(32);
+      const AttendQuery query{zeros.data(), out.data(), 0, 40, &sink};
+      kernels->attend(cache.view(0, 0, block_table), &query, 1, {1.0f});
+      const double wanted = 40.0 / (40.0 + std::exp(double{sink}));
+      for (const float value : out) CHECK(std::abs(double{value} - wanted) < 1e-6);
     }
   }
 }

@@ -106,7 +106,7 @@ TEST_CASE("tensor parallel: requests in company have the same tokens with any nu
   for (const std::string& path :
        {golden_model_path("llama3-q8_0.gguf"), golden_model_path("gemma3-q8_0.gguf"), experts.path(),
         golden_model_path("gpt2-q8_0.gguf"), golden_model_path("olmo2-q8_0.gguf"),
-        golden_model_path("gemma2-q8_0.gguf")}) {
+        golden_model_path("gemma2-q8_0.gguf"), golden_model_path("gpt-oss-q8_0.gguf")}) {
     CAPTURE(path);
     const EngineFlags flags = small_flags_for(path);
     const auto expected = with_ranks(flags, 1, answers_of);

@@ -63,7 +63,9 @@ struct Attention {
         sequences(sequences_of),
         shape(shape_of),
         rows(rows_of),
-        queries(random_floats(rows_of.size() * shape_of.num_heads * shape_of.head_dim, rng, 2.0f)) {}
+        queries(random_floats(rows_of.size() * shape_of.num_heads * shape_of.head_dim, rng, 2.0f)),
+        sinks(random_floats(shape_of.num_heads, rng, 3.0f)),
+        device_sinks(stream_of, sinks) {}
 
   uint32_t width() const { return shape.num_heads * shape.head_dim; }
   std::span<const float> query(size_t row, uint32_t head) const {
@@ -96,7 +98,11 @@ struct Attention {
                             step.view(),
                             planned,
                             {in.view(), sequences.qkv_stride()},
-                            sequences.kv()},
+                            sequences.kv(),
+                            /*rotates=*/false,
+                            {},
+                            has_sinks,
+                            device_sinks.read_view()},
                            kMaxAttendPositions, work.workspace(), out->view(), stream));
     stream.synchronize();
     return out;
@@ -109,7 +115,8 @@ struct Attention {
   std::vector<float> wanted(size_t row, uint32_t head) const {
     const auto seen = sequences.stored_and_seen_by(rows[row], head / (shape.num_heads / shape.num_kv_heads));
     return reference::attend(query(row, head), seen.keys, seen.values,
-                             sequences.first_seen(rows[row].position), shape.scale, shape.softcap);
+                             sequences.first_seen(rows[row].position), shape.scale, shape.softcap,
+                             has_sinks ? &sinks[head] : nullptr);
   }
   reference::Ready wanted_rows() const {
     std::vector<float> all;
@@ -127,6 +134,9 @@ struct Attention {
   AttentionShape shape;
   std::vector<RowPlace> rows;
   std::vector<float> queries;
+  bool has_sinks = false;
+  std::vector<float> sinks;  // of the heads of queries
+  DeviceArray<float> device_sinks;
 };
 
 }  // namespace runnel::test

@@ -55,6 +55,22 @@ TEST_CASE("golden models: an encoder is refused with what computes it") {
             ": encoders are computed on the CPU only; start cpu-runner, or the gateway with --backend cpu.");
 }
 
+TEST_CASE("golden models: a clamped gate without experts is refused by name") {
+  const auto backend = make_cuda_backend({});
+  REQUIRE(backend);
+  LayerSpec layer{
+      .index = 0,
+      .attention = {4, 2, 16, 1.0f},
+      .qkv = {},
+      .attention_output = {},
+      .ffn = {.norm = {}, .width = 64, .gate_up = {}, .nonlinearity = Nonlinearity::kClampedSwish},
+      .ffn_output = {}};
+  const DecoderSpec spec{.hidden_size = 64, .embedding = {}, .ropes = {}, .layers = {layer}, .head = {}};
+  const auto memory = (*backend)->step_memory(spec, {.max_rows = 8, .max_head_rows = 8}, {1, 2, 16, 32, 4});
+  REQUIRE(!memory);
+  CHECK(memory.error().message == "a clamped gate without experts is computed on the CPU only.");
+}
+
 TEST_CASE("golden models: each architecture has the logits and greedy ids of transformers") {
   for (const GoldenModel& model : kGoldenModels) {
     CAPTURE(model.golden);

@@ -44,10 +44,10 @@ class TinyModels {
     for (const char* name :
          {"llama3-f32", "mistral-q8_0", "qwen2-f32", "qwen3-q8_0", "gpt2-q8_0", "gpt2-f32", "gemma3-q8_0",
           "phi3-q8_0", "qwen3moe-q8_0", "qwen3moe-f32", "yarn-q8_0", "glm4-q8_0", "smollm3-q8_0",
-          "mixtral-q8_0", "granite-q8_0", "olmo2-q8_0", "gemma2-q8_0"})
+          "mixtral-q8_0", "granite-q8_0", "olmo2-q8_0", "gemma2-q8_0", "gpt-oss-q8_0"})
       paths.push_back(golden + name + ".gguf");
     for (const char* name : {"llama3", "mistral", "qwen2", "qwen3", "gpt2", "gemma3", "phi3", "qwen3moe",
-                             "yarn", "glm4", "smollm3", "mixtral", "granite", "olmo2", "gemma2"})
+                             "yarn", "glm4", "smollm3", "mixtral", "granite", "olmo2", "gemma2", "gpt-oss"})
       paths.push_back(golden + name);
     return paths;
   }

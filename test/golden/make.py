@@ -97,6 +97,11 @@ MODELS = {
     "gemma2": (hf.Gemma2Config(**{**COMMON, "num_hidden_layers": 7, "intermediate_size": 64}, head_dim=32,
                                sliding_window=20, query_pre_attn_scalar=32, attn_logit_softcapping=2.0,
                                final_logit_softcapping=4.0), hf.Gemma2ForCausalLM, "gemma2", torch.bfloat16, {"": 40}),
+    # Every second layer sees everything, from the second on. The pairs that YaRN scales begin and end between whole ones.
+    "gpt-oss": (hf.GptOssConfig(**{**COMMON, "num_hidden_layers": 3}, head_dim=32, num_local_experts=5,
+                                num_experts_per_tok=2, sliding_window=20, rope_parameters=dict(
+        rope_type="yarn", rope_theta=10000.0, factor=4.0, beta_fast=8.0, beta_slow=1.0, truncate=False,
+        original_max_position_embeddings=128)), hf.GptOssForCausalLM, "gpt-oss", torch.bfloat16, {"": 40}),
 }
 # Encoders, of which there are vectors alone. 300 ids are more than attention takes at once.
 ENCODERS = {
@@ -117,13 +122,26 @@ def in_all_float_types(values):
     return torch.round(rounded * 2.0**21) / 2.0**21 if rounded.abs().max() < 4 else rounded
 
 
+def is_transposed(model):
+    """Whether experts are (experts, inputs, outputs), with the outputs of gate and up in turn."""
+    return model.config.model_type == "gpt_oss"
+
+
 def draw_weights(model, seed):
     generator = torch.Generator().manual_seed(seed)
     is_gemma = "Gemma" in type(model).__name__
     for name, weight in model.named_parameters():
         noise = torch.randn(weight.shape, generator=generator)
-        if name.endswith("bias"):
+        if name.endswith("gate_up_proj_bias") and is_transposed(model):
+            values = 3.0 * noise  # some of the sums are clamped
+        elif name.endswith("bias"):
             values = 0.3 * noise
+        elif name.endswith("sinks"):
+            values = noise
+        elif name.endswith("experts.gate_up_proj") and is_transposed(model):
+            values = noise / math.sqrt(weight.shape[1])
+        elif name.endswith("experts.down_proj") and is_transposed(model):
+            values = 0.2 * noise / math.sqrt(weight.shape[1])
         elif "norm" in name.lower() or ".ln_" in name:
             values = 0.1 * noise + (0.0 if is_gemma else 1.0)
         elif "Conv1D" in type(model.get_submodule(name.rpartition(".")[0])).__name__:
@@ -163,7 +181,16 @@ def gguf_tensors(model, architecture):
         if architecture in HAS_NEIGHBOURS and ".k_proj." in name:
             weight = permuted(weight, config.num_key_value_heads)
         parts = {name: weight}
-        if name.endswith("experts.gate_up_proj"):
+        if is_transposed(model) and ".experts." in name:
+            stem, kind = (name.removesuffix("_bias"), ".bias") if name.endswith("_bias") else (name, ".weight")
+            rows = weight if kind == ".bias" else weight.swapaxes(1, 2)
+            parts = {stem + kind: rows}
+            if "gate_up" in stem:
+                parts = {stem.replace("gate_up", "gate") + kind: rows[:, ::2],
+                         stem.replace("gate_up", "up") + kind: rows[:, 1::2]}
+        elif name.endswith("sinks"):
+            parts = {name + ".weight": weight}
+        elif name.endswith("experts.gate_up_proj"):
             half = weight.shape[1] // 2
             base = name.removesuffix("gate_up_proj")
             parts = {base + "gate_proj.weight": weight[:, :half], base + "up_proj.weight": weight[:, half:]}
@@ -205,7 +232,7 @@ def write_metadata(out, name, config, architecture):
         out.add_head_count_kv(config.num_key_value_heads)
         out.add_layer_norm_rms_eps(config.rms_norm_eps)
         out.add_rope_freq_base(rope["rope_theta"])
-        if architecture in ("qwen3", "qwen3moe", "gemma2", "gemma3", "glm4"):
+        if architecture in ("qwen3", "qwen3moe", "gemma2", "gemma3", "glm4", "gpt-oss"):
             out.add_key_length(config.head_dim)
             out.add_value_length(config.head_dim)
         if architecture in ("llama", "phi3", "glm4"):
@@ -219,6 +246,9 @@ def write_metadata(out, name, config, architecture):
             out.add_rope_scaling_type(gguf.RopeScalingType.YARN)
             out.add_rope_scaling_factor(rope["factor"])
             out.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+            if "beta_fast" in rope:
+                out.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+                out.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
         if rope["rope_type"] == "longrope":
             original = rope["original_max_position_embeddings"]
             out.add_rope_scaling_orig_ctx_len(original)
@@ -236,6 +266,8 @@ def write_metadata(out, name, config, architecture):
         out.add_expert_used_count(config.num_experts_per_tok)
     if architecture == "qwen3moe":
         out.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if architecture == "gpt-oss":
+        out.add_expert_feed_forward_length(config.intermediate_size)
     out.add_tokenizer_model("gpt2")
     out.add_tokenizer_pre("gpt-2")
     out.add_token_list(TOKENS)
@@ -249,8 +281,9 @@ def write_metadata(out, name, config, architecture):
 
 def stays_f32(name, array):
     """As in converted files."""
-    return array.ndim == 1 or any(part in name for part in (
-        "position_embd", "token_types", "ffn_gate_inp", "wpe", "mlp.gate.weight", "position_emb", "token_type_emb"))
+    return array.ndim == 1 or name.endswith("bias") or any(part in name for part in (
+        "position_embd", "token_types", "ffn_gate_inp", "wpe", "mlp.gate.weight", "mlp.router.weight", "position_emb",
+        "token_type_emb"))
 
 
 def write_gguf(path, name, model, architecture, kind):
@@ -275,10 +308,11 @@ def quantise_weights(model, kind):
         array = weight.data.numpy()
         if stays_f32(name, array):
             continue
-        is_transposed = "Conv1D" in type(model.get_submodule(name.rpartition(".")[0])).__name__
-        array = np.ascontiguousarray(array.T if is_transposed else array)
+        is_by_columns = "Conv1D" in type(model.get_submodule(name.rpartition(".")[0])).__name__ or (
+            is_transposed(model) and ".experts." in name)
+        array = np.ascontiguousarray(array.swapaxes(-1, -2) if is_by_columns else array)
         held = gguf.dequantize(gguf.quantize(array, kind), kind)
-        weight.data = torch.from_numpy(np.ascontiguousarray(held.T if is_transposed else held))
+        weight.data = torch.from_numpy(np.ascontiguousarray(held.swapaxes(-1, -2) if is_by_columns else held))
     model.tie_weights()
 
 

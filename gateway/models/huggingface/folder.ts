@@ -87,6 +87,7 @@ const architectures: ReadonlyMap<string, string> = new Map([
   ['mixtral', 'llama'],
   ['gemma3_text', 'gemma3'],
   ['qwen3_moe', 'qwen3moe'],
+  ['gpt_oss', 'gpt-oss'],
 ]);
 const dtypes: ReadonlyMap<string, string> = new Map([
   ['float32', 'F32'],

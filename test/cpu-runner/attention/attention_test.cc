@@ -38,6 +38,7 @@ struct AttentionCase {
   uint32_t window;
   uint32_t num_threads;
   const Kernels* kernels;
+  bool has_sinks = false;
 
   AttentionShape shape() const {
     return {num_kv_heads * queries_per_kv, num_kv_heads, head_dim, 0.2f, window};
@@ -52,6 +53,8 @@ class AttentionSubject {
         threads_(*ThreadPool::create(subject.num_threads)),
         qkv_(kMaxRows, (subject.queries_per_kv + 2) * subject.num_kv_heads * subject.head_dim),
         out_(kMaxRows, subject.queries_per_kv * subject.num_kv_heads * subject.head_dim),
+        sinks_(subject.has_sinks ? random_floats(subject.queries_per_kv * subject.num_kv_heads, rng, 3.0f)
+                                 : std::vector<float>()),
         sequences_(num_sequences) {
     const uint32_t blocks_each = (kMaxPositions + subject.block_size - 1) / subject.block_size;
     const KvShape shape{.num_layers = 2,
@@ -96,7 +99,7 @@ class AttentionSubject {
     angles_.prepare(batch.positions, rope, *threads_);
     rope_and_store(executor, batch, kPlace, shape, {rope.pairs, angles_}, cache_, qkv_);
     remember(batch, num_rows);
-    attend_rows(executor, batch, kPlace, shape, cache_, workspace_, qkv_, out_);
+    attend_rows(executor, batch, kPlace, shape, sinks_, cache_, workspace_, qkv_, out_);
     size_t share = 0;
     for (size_t i = 0; i < sequences_.size(); ++i) {
       if (num_rows[i] == 0) continue;
@@ -139,10 +142,10 @@ class AttentionSubject {
     const uint32_t query = rng_() % (case_.num_kv_heads * case_.queries_per_kv);
     const uint32_t kv_head = query / case_.queries_per_kv;
     const size_t num_values = size_t{position + 1} * case_.head_dim;
-    const std::vector<float> wanted =
-        reference::attend(part(row, query), std::span(sequences_[sequence].keys[kv_head]).first(num_values),
-                          std::span(sequences_[sequence].values[kv_head]).first(num_values),
-                          first_seen(position, case_.window), case_.shape().scale);
+    const std::vector<float> wanted = reference::attend(
+        part(row, query), std::span(sequences_[sequence].keys[kv_head]).first(num_values),
+        std::span(sequences_[sequence].values[kv_head]).first(num_values), first_seen(position, case_.window),
+        case_.shape().scale, /*softcap=*/0.0f, sinks_.empty() ? nullptr : &sinks_[query]);
     CAPTURE(position);
     CAPTURE(query);
     REQUIRE(same_bits({out_.row(row) + size_t{query} * case_.head_dim, case_.head_dim}, wanted));
@@ -161,6 +164,7 @@ class AttentionSubject {
   RopeAngles angles_;
   Activation qkv_;
   Activation out_;
+  std::vector<float> sinks_;  // of the heads of queries, or none
   std::vector<Stored> sequences_;
 };
 
@@ -186,6 +190,7 @@ AttentionCase random_case(std::mt19937& rng) {
   if (one.type == KvType::kQ8_0) one.head_dim = (one.head_dim + 31) / 32 * 32;
   if (rng() % 8 == 0)
     one.queries_per_kv = 26 + static_cast<uint32_t>(rng() % 8);  // more than one call of a kernel takes
+  one.has_sinks = rng() % 3 == 0;
   return one;
 }
 
@@ -206,6 +211,7 @@ TEST_CASE(
     CAPTURE(one.block_size);
     CAPTURE(one.window);
     CAPTURE(one.num_threads);
+    CAPTURE(one.has_sinks);
     AttentionSubject subject(one, num_sequences, rng);
     // The first steps have large chunks, so that later rows see many positions.
     for (uint32_t step = 0; step < 16; ++step) {

@@ -160,7 +160,7 @@ TEST_CASE(
     constexpr uint32_t kMiddle = 320;
     const TiledMatrix up = random_part(TensorType::kQ8_0, kMiddle, kWidth, arena, threads, rng);
     Activation middle(kColumns, kMiddle, threads);
-    gated_multiply_rows(executor, {nullptr, up, {}, Nonlinearity::kSilu}, in, kColumns, middle);
+    gated_multiply_rows(executor, {nullptr, up, {}, {}, Nonlinearity::kSilu}, in, kColumns, middle);
     const StackedMatrix last{{random_part(TensorType::kQ8_0, kWidth, kMiddle, arena, threads, rng)}};
     gated.resize(kColumns * kWidth);
     multiply_rows(executor, last, middle, kColumns, {}, /*add=*/false, gated.data(), kWidth);

@@ -28,11 +28,12 @@ struct AttendCase {
   uint32_t block_size;
   std::vector<uint32_t> lengths;
   std::vector<RowPlace> rows;
+  bool has_sinks = false;
 };
 
 // Checks rows that are cut, and rows whose splits are computed one after the other.
 void check_attend(const TestStream& stream, const AttendCase& wanted_case, std::mt19937& rng) {
-  const auto& [type, shape, block_size, lengths, rows] = wanted_case;
+  const auto& [type, shape, block_size, lengths, rows, has_sinks] = wanted_case;
   CAPTURE(kv_type_name(type));
   CAPTURE(shape.num_heads);
   CAPTURE(shape.num_kv_heads);
@@ -41,7 +42,8 @@ void check_attend(const TestStream& stream, const AttendCase& wanted_case, std::
   CAPTURE(block_size);
   DeviceSequences sequences(stream, type, shape, block_size, lengths, rng);
   sequences.fill(kAttendLayer, rng);
-  const Attention attention(stream, sequences, shape, rows, rng);
+  Attention attention(stream, sequences, shape, rows, rng);
+  attention.has_sinks = has_sinks;
   const Ready wanted = attention.wanted_rows();
   const auto num_rows = static_cast<uint32_t>(rows.size());
   REQUIRE(attention.on_device(0, num_rows, kEnoughPlaces)->is(wanted));
@@ -92,7 +94,7 @@ std::vector<RowPlace> prompt_rows(uint32_t sequence, uint32_t first, uint32_t co
 }
 
 void check_tiles(const TestStream& stream, KvType type, const AttentionShape& shape, uint32_t block_size,
-                 uint32_t first, uint32_t count, std::mt19937& rng) {
+                 uint32_t first, uint32_t count, std::mt19937& rng, bool has_sinks = false) {
   CAPTURE(kv_type_name(type));
   CAPTURE(shape.num_heads);
   CAPTURE(shape.head_dim);
@@ -101,7 +103,8 @@ void check_tiles(const TestStream& stream, KvType type, const AttentionShape& sh
   CAPTURE(count);
   DeviceSequences sequences(stream, type, shape, block_size, {first + count}, rng);
   sequences.fill(kAttendLayer, rng);
-  const Attention attention(stream, sequences, shape, prompt_rows(0, first, count), rng);
+  Attention attention(stream, sequences, shape, prompt_rows(0, first, count), rng);
+  attention.has_sinks = has_sinks;
   REQUIRE(attention.num_tiles() > 0);
   REQUIRE(attention.on_device(0, count, kNoPlaces)->is(attention.wanted_rows()));
 }
@@ -123,6 +126,21 @@ TEST_CASE("attend: capped scores have the bits of the reference, of rows and in 
   }
 }
 
+TEST_CASE("attend: a sink has the bits of the reference, of rows that are cut and whole, and in tiles") {
+  const TestStream stream;
+  std::mt19937 rng(51);
+  for (const KvType type : kTypes) {
+    for (const uint32_t window : {0u, 40u}) {
+      for (const auto& [num_heads, head_dim] :
+           {std::pair(8u, 64u), std::pair(2u, 32u), std::pair(6u, 256u)}) {
+        const AttentionShape shape{num_heads, 2, head_dim, kScale, window};
+        check_attend(stream, {type, shape, 32, {600, 50}, {{0, 599}, {1, 33}, {0, 255}}, true}, rng);
+      }
+      check_tiles(stream, type, {16, 2, 64, kScale, window}, 16, 250, 16, rng, true);
+    }
+  }
+}
+
 TEST_CASE("attend: random shapes, with seeds") {
   const TestStream stream;
   const uint64_t seed = std::random_device{}();
@@ -137,7 +155,7 @@ TEST_CASE("attend: random shapes, with seeds") {
     const AttentionShape shape{num_kv_heads * (1 + below(5)), num_kv_heads, head_dim, kScale, window};
     const std::vector<uint32_t> lengths = {1 + below(600), 1 + below(100)};
     const std::vector<RowPlace> rows = {{0, lengths[0] - 1}, {1, below(lengths[1])}, {0, below(lengths[0])}};
-    check_attend(stream, {type, shape, 8u << below(6), lengths, rows}, rng);
+    check_attend(stream, {type, shape, 8u << below(6), lengths, rows, below(2) == 0}, rng);
   }
 }
 
@@ -190,8 +208,11 @@ TEST_CASE("attend: more splits than lanes are joined") {
   const std::vector<uint32_t> lengths = {33 * kAttendSplit, 64 * kAttendSplit + 1};
   DeviceSequences sequences(stream, KvType::kQ8_0, shape, 256, lengths, rng);
   sequences.fill(kAttendLayer, rng);
-  const Attention attention(stream, sequences, shape, {{0, lengths[0] - 1}, {1, lengths[1] - 1}}, rng);
-  CHECK(attention.on_device(0, 2, kEnoughPlaces)->is(attention.wanted_rows()));
+  Attention attention(stream, sequences, shape, {{0, lengths[0] - 1}, {1, lengths[1] - 1}}, rng);
+  for (const bool has_sinks : {false, true}) {
+    attention.has_sinks = has_sinks;
+    CHECK(attention.on_device(0, 2, kEnoughPlaces)->is(attention.wanted_rows()));
+  }
 }
 
 // Rows that are the last of their sequences.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "test/cuda-runner/device_matrix.h"
@@ -44,10 +45,13 @@ TEST_CASE("experts: a row's experts, what they compute and its sum have the bits
   constexpr uint32_t kHidden = 64;
   constexpr uint32_t kWidth = 96;
   for (const TensorType type : {TensorType::kF32, TensorType::kQ8_0, TensorType::kQ4_1}) {
-    for (const auto& [num_experts, num_used] : {std::pair(1u, 1u), std::pair(5u, 2u), std::pair(40u, 8u)}) {
+    for (const auto& [num_experts, num_used, has_bias] :
+         {std::tuple(1u, 1u, true), std::tuple(5u, 2u, false), std::tuple(5u, 2u, true),
+          std::tuple(40u, 8u, false)}) {
       constexpr uint32_t kRows = 3;
       CAPTURE(type_name(type));
       CAPTURE(num_experts);
+      CAPTURE(has_bias);
       // There are few different values, so that some logits are equal; zeros of both signs are among them.
       std::vector<float> logits(kRows * num_experts);
       for (float& logit : logits) logit = static_cast<float>(static_cast<int>(rng() % 7) - 3) * 0.5f;
@@ -57,6 +61,14 @@ TEST_CASE("experts: a row's experts, what they compute and its sum have the bits
       const RandomMatrix down(stream, type, num_experts * kHidden, kWidth, rng);
       const Ready x = reference::ready(random_floats(kRows * kHidden, rng), kHidden);
       const std::vector<float> before = random_floats(kRows * kHidden, rng);
+      // Biases that lie beyond the limits of the clamped gate are among these.
+      const std::vector<float> gate_up_bias = random_floats(2 * num_experts * kWidth, rng, 5.0f);
+      const std::vector<float> down_bias = random_floats(num_experts * kHidden, rng);
+      const DeviceArray<float> device_gate_up_bias(stream, gate_up_bias);
+      const DeviceArray<float> device_down_bias(stream, down_bias);
+      const auto biased = [&](float product, const std::vector<float>& bias, uint32_t row) {
+        return has_bias ? product + bias[row] : product;
+      };
 
       const DeviceArray<float> router(stream, logits);
       const DeviceArray<uint32_t> ids(stream, std::vector<uint32_t>(kRows * num_used));
@@ -66,10 +78,12 @@ TEST_CASE("experts: a row's experts, what they compute and its sum have the bits
       const DeviceReady gated(stream, kWidth, kRows * num_used);
       const DeviceArray<float> out(stream, before);
       require_success(choose_experts({router.view(), num_experts}, num_experts, kRows, uses, stream));
-      require_success(expert_gated_multiply(gate.on_device(), up.on_device(), Nonlinearity::kSilu, in.view(),
-                                            kRows, uses, gated.view(), stream));
-      require_success(add_expert_output(down.on_device(), kHidden, gated.view(), kRows, uses,
-                                        {out.view(), kHidden}, stream));
+      require_success(expert_gated_multiply(gate.on_device(), up.on_device(),
+                                            {has_bias, device_gate_up_bias.read_view()},
+                                            has_bias ? Nonlinearity::kClampedSwish : Nonlinearity::kSilu,
+                                            in.view(), kRows, uses, gated.view(), stream));
+      require_success(add_expert_output(down.on_device(), {has_bias, device_down_bias.read_view()}, kHidden,
+                                        gated.view(), kRows, uses, {out.view(), kHidden}, stream));
 
       std::vector<uint32_t> wanted_ids;
       std::vector<float> wanted_weights;
@@ -80,8 +94,11 @@ TEST_CASE("experts: a row's experts, what they compute and its sum have the bits
           wanted_weights.push_back(use.weight);
           for (uint32_t i = 0; i < kWidth; ++i) {
             const uint32_t output = use.expert * kWidth + i;
-            wanted_gated.push_back(reference::gated(reference::product(type, gate.row(output), x, row),
-                                                    reference::product(type, up.row(output), x, row)));
+            const float gate_y =
+                biased(reference::product(type, gate.row(output), x, row), gate_up_bias, output);
+            const float up_y = biased(reference::product(type, up.row(output), x, row), gate_up_bias,
+                                      num_experts * kWidth + output);
+            wanted_gated.push_back((has_bias ? reference::clamped_swish : reference::gated)(gate_y, up_y));
           }
         }
       }
@@ -94,10 +111,11 @@ TEST_CASE("experts: a row's experts, what they compute and its sum have the bits
       for (uint32_t row = 0; row < kRows; ++row) {
         for (uint32_t i = 0; i < kHidden; ++i) {
           float sum = 0.0f;
-          for (uint32_t use = row * num_used; use < (row + 1) * num_used; ++use)
-            sum =
-                std::fma(wanted_weights[use],
-                         reference::product(type, down.row(wanted_ids[use] * kHidden + i), ready, use), sum);
+          for (uint32_t use = row * num_used; use < (row + 1) * num_used; ++use) {
+            const uint32_t output = wanted_ids[use] * kHidden + i;
+            const float y = biased(reference::product(type, down.row(output), ready, use), down_bias, output);
+            sum = std::fma(wanted_weights[use], y, sum);
+          }
           wanted[row * kHidden + i] = sum + wanted[row * kHidden + i];
         }
       }

@@ -86,6 +86,9 @@ TEST_CASE("inspect: windows, scaled positions, experts and norms of files and fo
   CHECK(layers("glm4")["has_output_norms"] == true);
   CHECK(layers("gemma2")["sliding_window"] ==
         json{{"positions", 20}, {"global_every", 2}, {"rope_theta", 10'000.0}});
+  CHECK(layers("gpt-oss")["sliding_window"] ==
+        json{{"positions", 20}, {"global_every", 2}, {"rope_theta", 10'000.0}});
+  CHECK(layers("gpt-oss")["experts"] == json{{"count", 5}, {"used", 2}, {"ffn_size", 96}});
   CHECK(layers("mixtral")["experts"] == json{{"count", 5}, {"used", 2}, {"ffn_size", 96}});
   CHECK(layers("qwen3moe")["experts"] == json{{"count", 6}, {"used", 3}, {"ffn_size", 32}});
   const std::string lines = inspected(golden_model_path("qwen3moe"), /*json=*/false);

@@ -85,8 +85,9 @@ void each_place(const json& value, const json::json_pointer& place,
 }
 
 TEST_CASE("folders: hostile values of every key of every architecture are refused, or change nothing") {
-  for (const char* model : {"llama3", "mistral", "qwen2", "qwen3", "gpt2", "gemma3", "phi3", "qwen3moe",
-                            "yarn", "glm4", "smollm3", "mixtral", "granite", "olmo2", "gemma2", "bert"}) {
+  for (const char* model :
+       {"llama3", "mistral", "qwen2", "qwen3", "gpt2", "gemma3", "phi3", "qwen3moe", "yarn", "glm4",
+        "smollm3", "mixtral", "granite", "olmo2", "gemma2", "bert", "gpt-oss"}) {
     CAPTURE(model);
     const json config = golden_config(model);
     const ModelFolder folder;
@@ -114,24 +115,27 @@ struct Key {
 };
 
 TEST_CASE("folders: an invalid, negative or huge count is refused by name") {
-  for (const Key& key :
-       {Key{"llama3", "/num_hidden_layers", "llama.block_count"},
-        Key{"llama3", "/hidden_size", "llama.embedding_length"},
-        Key{"llama3", "/intermediate_size", "llama.feed_forward_length"},
-        Key{"llama3", "/max_position_embeddings", "llama.context_length"},
-        Key{"llama3", "/num_attention_heads", "llama.attention.head_count"},
-        Key{"qwen3", "/num_key_value_heads", "qwen3.attention.head_count_kv"},
-        Key{"qwen3", "/head_dim", "qwen3.attention.key_length"},
-        Key{"mistral", "/sliding_window", "llama.attention.sliding_window"},
-        Key{"gemma3", "/sliding_window", "gemma3.attention.sliding_window"},
-        Key{"gemma2", "/sliding_window", "gemma2.attention.sliding_window"},
-        Key{"qwen3moe", "/num_local_experts", "qwen3moe.expert_count"},
-        Key{"qwen3moe", "/num_experts_per_tok", "qwen3moe.expert_used_count"},
-        Key{"qwen3moe", "/moe_intermediate_size", "qwen3moe.expert_feed_forward_length"},
-        Key{"mixtral", "/num_local_experts", "llama.expert_count"},
-        Key{"mixtral", "/num_experts_per_tok", "llama.expert_used_count"},
-        Key{"smollm3", "/num_key_value_heads", "smollm3.attention.head_count_kv"},
-        Key{"gpt2", "/n_layer", "gpt2.block_count"}, Key{"gpt2", "/n_positions", "gpt2.context_length"}}) {
+  for (const Key& key : {Key{"llama3", "/num_hidden_layers", "llama.block_count"},
+                         Key{"llama3", "/hidden_size", "llama.embedding_length"},
+                         Key{"llama3", "/intermediate_size", "llama.feed_forward_length"},
+                         Key{"llama3", "/max_position_embeddings", "llama.context_length"},
+                         Key{"llama3", "/num_attention_heads", "llama.attention.head_count"},
+                         Key{"qwen3", "/num_key_value_heads", "qwen3.attention.head_count_kv"},
+                         Key{"qwen3", "/head_dim", "qwen3.attention.key_length"},
+                         Key{"mistral", "/sliding_window", "llama.attention.sliding_window"},
+                         Key{"gemma3", "/sliding_window", "gemma3.attention.sliding_window"},
+                         Key{"gemma2", "/sliding_window", "gemma2.attention.sliding_window"},
+                         Key{"qwen3moe", "/num_local_experts", "qwen3moe.expert_count"},
+                         Key{"gpt-oss", "/num_local_experts", "gpt-oss.expert_count"},
+                         Key{"gpt-oss", "/num_experts_per_tok", "gpt-oss.expert_used_count"},
+                         Key{"gpt-oss", "/sliding_window", "gpt-oss.attention.sliding_window"},
+                         Key{"qwen3moe", "/num_experts_per_tok", "qwen3moe.expert_used_count"},
+                         Key{"qwen3moe", "/moe_intermediate_size", "qwen3moe.expert_feed_forward_length"},
+                         Key{"mixtral", "/num_local_experts", "llama.expert_count"},
+                         Key{"mixtral", "/num_experts_per_tok", "llama.expert_used_count"},
+                         Key{"smollm3", "/num_key_value_heads", "smollm3.attention.head_count_kv"},
+                         Key{"gpt2", "/n_layer", "gpt2.block_count"},
+                         Key{"gpt2", "/n_positions", "gpt2.context_length"}}) {
     CAPTURE(key.model);
     CAPTURE(key.place);
     const ModelFolder folder;
@@ -234,6 +238,13 @@ TEST_CASE("folders: a tensor is named as the folder names it, with its shape as 
                           Case{"bert", "encoder.layer.0.attention.self.query.weight", "(64, 64)"},
                           Case{"bert", "encoder.layer.1.intermediate.dense.bias", "(96)"},
                           Case{"bert", "encoder.layer.1.output.LayerNorm.weight", "(64)"},
+                          Case{"gpt-oss", "model.layers.0.self_attn.sinks", "(4)"},
+                          Case{"gpt-oss", "model.layers.2.mlp.experts.gate_up_proj", "(5, 64, 192)"},
+                          Case{"gpt-oss", "model.layers.1.mlp.experts.gate_up_proj_bias", "(5, 192)"},
+                          Case{"gpt-oss", "model.layers.1.mlp.experts.down_proj", "(5, 96, 64)"},
+                          Case{"gpt-oss", "model.layers.0.mlp.experts.down_proj_bias", "(5, 64)"},
+                          Case{"gpt-oss", "model.layers.0.mlp.router.bias", "(5)"},
+                          Case{"gpt-oss", "model.layers.0.post_attention_layernorm.weight", "(64)"},
                           Case{"mistral", "model.norm.weight", "(64)"},
                           Case{"qwen2", "model.embed_tokens.weight", nullptr}}) {
     CAPTURE(one.model);

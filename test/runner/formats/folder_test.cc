@@ -165,8 +165,20 @@ TEST_CASE("folders: configurations that would compute differently from transform
   CHECK(of("gpt2", "activation_function", "relu").starts_with(begin + "has activation_function \"relu\""));
   CHECK(of("llama3", "rope_parameters", {{"rope_type", "yarn"}}) ==
         begin + "asks for rope scaling \"yarn\" without a factor of at least 1.");
+  const std::string truncate = begin + "asks for rope scaling \"yarn\" with a truncate other than ";
   CHECK(of("llama3", "rope_parameters", {{"rope_type", "yarn"}, {"factor", 2}, {"truncate", false}}) ==
-        begin + "asks for rope scaling \"yarn\" with truncate false, which is not supported.");
+        truncate + "true, which is not supported for this architecture.");
+  for (const json& value : {json(true), json(nullptr)}) {
+    CHECK(refusal_of("gpt-oss", [&](json& config) { config["rope_parameters"]["truncate"] = value; }) ==
+          truncate + "false, which is not supported for this architecture.");
+  }
+  CHECK(of("gpt-oss", "swiglu_limit", 6.0) ==
+        begin + "has a swiglu_limit other than 7.0, which is not supported.");
+  CHECK(of("gpt-oss", "swiglu_alpha", 1.7) ==
+        begin + "has a swiglu_alpha other than 1.702, which is not supported.");
+  CHECK(of("gpt-oss", "rope_parameters", nullptr) == begin + "lacks rope_parameters.");
+  CHECK(of("gpt-oss", "layer_types", {"full_attention", "sliding_attention", "sliding_attention"})
+            .starts_with(begin + "has layer_types in which full_attention does not come every 1 layers"));
   CHECK(of("smollm3", "use_sliding_window", true) ==
         begin + "has use_sliding_window true, which is not supported for this architecture.");
   const std::string no_rope =
@@ -207,6 +219,18 @@ TEST_CASE("folders: a tensor of a type or shape that weights do not have is refu
         "FOLDER/model.safetensors has tensor \"model.norm.weight\" with 5 dimensions; 1 to 4 are possible.");
   CHECK(refusal([](SafetensorsWriter& w) { w.tensor("model.norm.weight").data.pop_back(); }) ==
         "FOLDER/model.safetensors has tensor \"model.norm.weight\" of 127 bytes; BF16 of (64) takes 128.");
+}
+
+TEST_CASE("folders: gates and ups of experts that lie in turn are even in number") {
+  const ModelFolder folder;
+  folder.write(golden_config("gpt-oss"));
+  SafetensorsWriter weights = safetensors_of(golden_model_path("gpt-oss/model.safetensors"));
+  SafetensorsWriter::Tensor& bias = weights.tensor("model.layers.0.mlp.experts.gate_up_proj_bias");
+  bias.shape = {192, 5};
+  folder.write(weights);
+  CHECK(config_outcome_of(folder).message ==
+        "FOLDER/model.safetensors has tensor \"" + bias.name +
+            "\" of 5 rows of gate and up in turn; their number must be even.");
 }
 
 TEST_CASE("folders: an index is held against its files") {

@@ -76,7 +76,7 @@ TEST_CASE("every tensor of every architecture is asked for, by its name and shap
 TEST_CASE("a tensor that an architecture has no use for is named") {
   for (const GoldenModel& model : kGoldenModels) {
     CAPTURE(model.name);
-    for (const char* name : {"blk.0.attn_sinks.weight", "blk.9.attn_norm.weight", "cls.weight"}) {
+    for (const char* name : {"blk.0.attn_q_b.weight", "blk.9.attn_norm.weight", "cls.weight"}) {
       GgufWriter writer = writer_of(f32_path(model));
       writer.tensors.push_back({name, {8}, 0, std::string(32, '\0'), std::nullopt});
       CHECK(outcome_of(writer).starts_with("has tensor " + runnel::in_quotes(name) +
@@ -107,6 +107,11 @@ TEST_CASE("hyper-parameters that one architecture has are checked as all are") {
         "has llama.expert_used_count 6; it must be from 1 to 5.");
   CHECK(outcome_of("mixtral", [](GgufWriter& w) { w.u32("llama.feed_forward_length", 33); }) ==
         "has llama.feed_forward_length 33; with experts it must be a multiple of 32.");
+  CHECK(outcome_of("gpt-oss", [](GgufWriter& w) { w.remove("gpt-oss.expert_feed_forward_length"); }) ==
+        "lacks metadata gpt-oss.expert_feed_forward_length.");
+  CHECK(outcome_of("gpt-oss", [](GgufWriter& w) {
+          w.u32("gpt-oss.attention.sliding_window_pattern", 1025);
+        }) == "has gpt-oss.attention.sliding_window_pattern 1025; it must be from 1 to 1024.");
   CHECK(outcome_of("qwen2", [](GgufWriter& w) { w.u32("qwen2.expert_count", 8); }) ==
         "has qwen2.expert_count, which is not supported for this architecture.");
   CHECK(outcome_of("granite", [](GgufWriter& w) { w.remove("granite.residual_scale"); }) ==

@@ -55,13 +55,6 @@ TEST_CASE("an architecture that is not there, or not the one asked for, is refus
   CHECK(refusal_of([](GgufWriter& w) { w.text("general.architecture", "mamba"); }) ==
         std::string("is of architecture \"mamba\", which is not supported; supported: ") +
             architecture_names() + ".");
-  for (const std::string name : {"gpt-oss", "gpt_oss"}) {
-    CHECK(refusal_of([&](GgufWriter& w) { w.text("general.architecture", name); }) ==
-          "is of architecture \"" + name +
-              "\", which is not supported: it needs attention sinks, a clamped gate and biases of experts; "
-              "supported: " +
-              architecture_names() + ".");
-  }
   CHECK(refusal_of([](GgufWriter& w) { w.remove("general.architecture"); }) ==
         "lacks metadata general.architecture.");
   CHECK(refusal_of([](GgufWriter&) {}, "qwen2") ==

@@ -22,15 +22,19 @@ struct Sizes {
 DecoderSpec spec_of(const Sizes& sizes) {
   DecoderSpec spec{
       .hidden_size = sizes.hidden, .embedding = {.table = {0}}, .ropes = {}, .layers = {}, .head = {}};
-  const ExpertsSpec experts{.num_experts = sizes.num_experts, .num_used = std::min(2u, sizes.num_experts)};
+  const ExpertsSpec experts{.num_experts = sizes.num_experts,
+                            .num_used = std::min(2u, sizes.num_experts),
+                            .router = {7},
+                            .router_bias = {8}};
   spec.head = {.norm = {}, .weight = {0}, .vocab_size = sizes.vocab};
   spec.layers.push_back(
       {.index = 0,
        .attention = {sizes.num_heads, sizes.num_kv_heads, sizes.head_dim, 1.0f, 0},
+       .sinks = {9},
        .qkv = {.norm = {}, .weight = {1}, .bias = {2}, .rope = 0},
        .attention_output = {.input = ProjectInput::kAttended, .weight = {3}, .bias = {4}},
-       .ffn = {.norm = {}, .width = sizes.ffn, .gate_up = {5}, .experts = experts},
-       .ffn_output = {.input = ProjectInput::kGated, .weight = {6}, .bias = {}, .experts = experts}});
+       .ffn = {.norm = {}, .width = sizes.ffn, .gate_up = {5}, .bias = {10}, .experts = experts},
+       .ffn_output = {.input = ProjectInput::kGated, .weight = {6}, .bias = {11}, .experts = experts}});
   return spec;
 }
 
@@ -76,6 +80,7 @@ TEST_CASE("shard plan: ranks have whole KV heads with their queries, also where 
   CHECK(plan[1].kv_heads == RowRange{2, 1});
   CHECK(plan.rows_of({1}, 1) == std::vector<RowRange>{{384, 192}, {576 + 128, 64}, {768 + 128, 64}});
   CHECK(plan.rows_of({2}, 1) == plan.rows_of({1}, 1));
+  CHECK(plan.rows_of({9}, 1) == std::vector<RowRange>{{6, 3}});
   CHECK(plan.columns_of(&Shard::heads, 64) == std::vector<RowRange>{{0, 384}, {384, 192}});
 }
 
@@ -155,7 +160,9 @@ TEST_CASE("shard plan: a rank has its part of each expert, in whole tiles") {
   const ShardPlan plan = plan_of({.ffn = 96, .num_experts = 2}, 3);
   CHECK(plan.rows_of({5}, 1) == std::vector<RowRange>{{32, 32}, {128, 32}, {224, 32}, {320, 32}});
   CHECK(plan.rows_of({6}, 1) == std::vector<RowRange>{{192, 192}, {768, 192}});
-  CHECK(plan.rows_of({7}, 1).empty());
+  for (const int32_t router : {7, 8}) CHECK(plan.rows_of({router}, 1).empty());
+  CHECK(plan.rows_of({10}, 1) == plan.rows_of({5}, 1));
+  CHECK(plan.rows_of({11}, 1) == plan.rows_of({6}, 1));
 }
 
 TEST_CASE("shard plan: what so many ranks cannot share is refused by name") {
