@@ -51,14 +51,20 @@ export async function useModel(
   answer: (usable: UsableModel) => Response | Promise<Response>,
 ): Promise<Response> {
   const { clock = systemClock, models } = deps;
-  const { name, failureEvent } = wanted;
-  const served = models.single ?? findModel(name, deps);
+  const { name, failureEvent, onFailed } = wanted;
+  let served: ServedModel;
+  try {
+    served = models.single ?? findModel(name, deps);
+  } catch (error) {
+    onFailed?.();
+    throw error;
+  }
   let isAcquired = false;
   const answered = answerBy(c, deps, wanted, (usable) => {
     isAcquired = true;
     return answer(usable);
   });
-  if (wanted.onFailed !== undefined) answered.catch(wanted.onFailed);
+  if (onFailed !== undefined) answered.catch(onFailed);
   if (served.loadState.state === 'loaded' || failureEvent === undefined) return answered;
   // During this wait the request can still be refused with an HTTP status.
   const isAnswered = await settlesWithin(answered.then(settled, settled), loadingNoticeMs, clock);

@@ -5,6 +5,7 @@ import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { readNativeAnswer } from '../../fixtures/native-stream.ts';
+import { ScriptedModels } from '../../fixtures/scripted-service.ts';
 import { thinkingModel } from '../../fixtures/thinking-model.ts';
 import { until } from '../../fixtures/within.ts';
 
@@ -91,6 +92,16 @@ test('the first of two concurrent requests with an Idempotency-Key runs, and the
   assert.match((await late?.text()) ?? '', '"idempotency_key_in_use"');
   assert.is(late?.headers.get('x-should-retry'), 'true');
   assert.is(app.runner.requests.length, 1);
+});
+
+test('a durable call that names none of several models gets 404 each time it is sent, and leaves no job', async () => {
+  const { registry: models } = new ScriptedModels({ a: 60, b: 60 });
+  const app = await durableApp(journalFolder(), { models });
+  for (let time = 0; time < 2; time += 1) {
+    const body = { ...response, model: 'nope' };
+    const { status, headers } = await app.post('/v1/responses', body, { 'idempotency-key': 'k' });
+    assert.equal([status, headers.get('x-runnel-job-id')], [404, null]);
+  }
 });
 
 test.run();
