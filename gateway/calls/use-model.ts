@@ -19,6 +19,8 @@ export interface UsableModel {
   readonly runner: Runner;
   /** The API of the request, for GenerateRequest.api. */
   readonly api: string;
+  /** Lets the model be unloaded or replaced before the answer is made: what goes on needs it no more, or finds it again. */
+  readonly letGo: () => void;
 }
 
 export interface ModelParams {
@@ -95,6 +97,11 @@ async function answerBy(
     wanted?.throwIfAborted();
     throw error;
   });
+  let isHeld = true;
+  const letGo = (): void => {
+    if (isHeld) release();
+    isHeld = false;
+  };
   try {
     const { model, info } = requireReady(served);
     // Another model with another name may have replaced it.
@@ -112,9 +119,10 @@ async function answerBy(
       info: { ...info, ...deps.tokenLimits },
       runner: served.runner,
       api: c.get('group').name,
+      letGo,
     });
   } finally {
-    release();
+    letGo();
   }
 }
 

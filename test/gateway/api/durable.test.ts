@@ -1,6 +1,7 @@
 import * as assert from 'uvu/assert';
 import { JournalStore } from '../../../gateway/journal/store.ts';
 import type { GenerateRequest } from '../../../gateway/runner/runner.ts';
+import { openGate } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { durableApp, journalFolder } from '../../fixtures/durable.ts';
@@ -18,6 +19,8 @@ const test = closingSuite('durable jobs by the APIs');
 const bytes = (text: string): number[] => [...Buffer.from(text)];
 const job = { job_id: 'a', prompt: 'Hi', durable: true };
 const response = { model: 'bytes', input: 'Hi', background: true };
+
+const completion = { model: 'bytes', prompt: 'Hi', durable: true };
 
 test('a cancel that comes while the record of a job is written ends the job, and the next process knows', async () => {
   const folder = journalFolder();
@@ -104,4 +107,13 @@ test('a durable call that names none of several models gets 404 each time it is 
   }
 });
 
-test.run();
+test('a client that waits for the whole answer of a job keeps no model from being replaced or unloaded', async () => {
+  const gate = openGate();
+  const app = await durableApp(journalFolder(), { gate });
+  app.runner.script = [bytes('H'), 'wait'];
+  const asked = app.post('/v1/completions', completion);
+  await until(PATIENCE_MS, 'The first token', () => app.runner.numAtWait === 1);
+  assert.is(gate.numInside, 0);
+  await app.post('/cancel', { job_id: app.journal.unfinished[0]?.id });
+  await asked;
+});
