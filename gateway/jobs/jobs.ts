@@ -307,13 +307,20 @@ export class Jobs {
   }
 
   async #read(entry: JournalEntry): Promise<DurableJob> {
+    // One that runs may end during the read, which would then have no end.
+    const running = this.#runningOf(entry);
+    if (running !== undefined) return running;
     const kept = await this.#opened().read(entry);
-    // The job may have been resumed during the read.
-    const durable = this.#live.get(nameOf(entry))?.durable;
-    if (durable?.entry.key === entry.key) return durable;
+    const resumed = this.#runningOf(entry);
+    if (resumed !== undefined) return resumed;
     const job = new Job(entry, {});
     job.end();
     return new DurableJob(job, entry, kept, this.#events);
+  }
+
+  #runningOf(entry: JournalEntry): DurableJob | undefined {
+    const durable = this.#live.get(nameOf(entry))?.durable;
+    return durable?.entry.key === entry.key ? durable : undefined;
   }
 
   /** Ends the job with this error unless it has ended. Resolves when the journal has the end, if it is to keep the job. */

@@ -4,11 +4,12 @@ import type { GenerateRequest } from '../../../gateway/runner/runner.ts';
 import { openGate } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { closingSuite } from '../../fixtures/closing-suite.ts';
-import { durableApp, journalFolder } from '../../fixtures/durable.ts';
+import { type DurableApp, durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { readNativeAnswer } from '../../fixtures/native-stream.ts';
+import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { ScriptedModels } from '../../fixtures/scripted-service.ts';
 import { thinkingModel } from '../../fixtures/thinking-model.ts';
-import { until } from '../../fixtures/within.ts';
+import { until, within } from '../../fixtures/within.ts';
 
 /** What is no request and its answer: requests at the same time, and what a job keeps. The rest is in test/wire. */
 
@@ -117,3 +118,32 @@ test('a client that waits for the whole answer of a job keeps no model from bein
   await app.post('/cancel', { job_id: app.journal.unfinished[0]?.id });
   await asked;
 });
+
+test('a job of an earlier process that ends while its Idempotency-Key is looked up is answered whole', async () => {
+  const folder = journalFolder();
+  const ask = (app: DurableApp) => app.post('/v1/completions', completion, { 'idempotency-key': 'k' });
+  const first = await durableApp(folder);
+  first.runner.script = [bytes('H'), 'wait'];
+  const left = ask(first);
+  await until(PATIENCE_MS, 'The first token', () => first.runner.numAtWait === 1);
+  await first.jobs.stop();
+  assert.is((await left).status, 503);
+  const runner = new ScriptedRunner();
+  runner.script = [bytes('i'), [EOS_ID]];
+  const second = await durableApp(folder, { runner });
+  const { journal, jobs } = second;
+  const read = journal.read.bind(journal);
+  journal.read = async (entry) => {
+    const kept = await read(entry);
+    await until(
+      PATIENCE_MS,
+      'The end',
+      () => journal.unfinished.length === 0 && jobs.stats?.numRunning === 0,
+    );
+    return kept;
+  };
+  const answered = await within(PATIENCE_MS, 'The answer', ask(second));
+  assert.match(await answered.text(), '"text":"Hi"');
+});
+
+test.run();
