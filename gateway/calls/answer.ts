@@ -96,9 +96,7 @@ export async function answer(
     deadlineMs: call.deadlineMs,
     signal: job?.signal,
     onFailed: () => {
-      if (job === undefined) return;
-      deps.jobs.drop(job);
-      c.header(JOB_HEADER, undefined);
+      if (job !== undefined && deps.jobs.drop(job)) c.header(JOB_HEADER, undefined);
     },
     failureEvent: call.isStreamed && failureEvent ? (error) => failureEvent(error, requestId) : undefined,
   };

@@ -207,10 +207,12 @@ export class Jobs {
     return job;
   }
 
-  /** Takes back a job that the journal does not have. */
-  drop(job: Job): void {
+  /** Takes back a job unless the journal has it: then it goes on, whatever becomes of its client. Returns whether it is taken back. */
+  drop(job: Job): boolean {
+    if (job.durable !== undefined) return false;
     job.drop();
-    if (job.durable === undefined) this.#remove(job);
+    this.#remove(job);
+    return true;
   }
 
   #remove(job: Job): void {

@@ -108,6 +108,37 @@ test('a durable call that names none of several models gets 404 each time it is 
   }
 });
 
+test('an answer that is not streamed goes on if its client leaves, from a running job or a parked one, and its Idempotency-Key gets it', async () => {
+  for (const leavesFrom of ['running', 'parked']) {
+    const app = await durableApp(journalFolder());
+    app.runner.scriptOf = ({ resumeFrom }) =>
+      resumeFrom === undefined ? [bytes('H'), 'wait'] : [bytes('i'), [EOS_ID]];
+    const client = new AbortController();
+    const first = app.app.request('/v1/completions', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'idempotency-key': 'k' },
+      body: JSON.stringify(completion),
+      signal: client.signal,
+    });
+    await until(PATIENCE_MS, 'The first token', () => app.runner.numAtWait === 1);
+    const { id = '' } = app.journal.unfinished[0] ?? {};
+    const change = (how: string) => app.post(`/jobs/${id}/${how}`, '');
+    if (leavesFrom === 'parked') await change('park');
+    client.abort();
+    await first;
+    const { status } = (await (await app.get(`/jobs/${id}`)).json()) as { status: string };
+    assert.equal([status, app.runner.cancelled], [leavesFrom, 0]);
+    const again = app.post('/v1/completions', completion, { 'idempotency-key': 'k' });
+    await change('park');
+    await change('resume');
+    const answered = await within(PATIENCE_MS, 'The answer', again);
+    assert.is(answered.headers.get('x-runnel-job-id'), id);
+    const { choices } = (await answered.json()) as { choices: readonly { text: string }[] };
+    assert.is(choices[0]?.text, 'Hi');
+    assert.is(app.jobs.stats?.numRunning, 0);
+  }
+});
+
 test('a client that waits for the whole answer of a job keeps no model from being replaced or unloaded', async () => {
   const gate = openGate();
   const app = await durableApp(journalFolder(), { gate });
