@@ -3,6 +3,7 @@ import { ApiError, shown } from '../errors/api-error.ts';
 import type { Model } from '../models/model.ts';
 import { type ServedModel, servedName, UnknownModelError } from '../models/model-registry.ts';
 import type { Runner, RunnerInfo } from '../runner/runner.ts';
+import { sharerOf } from '../server/guard/caller.ts';
 import { failureLog } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { streamWhileLoading } from '../server/streams/loading-stream.ts';
@@ -92,11 +93,13 @@ async function answerBy(
 ): Promise<Response> {
   const { signal: present } = c.req.raw;
   const signal = wanted === undefined ? present : AbortSignal.any([present, wanted]);
-  const { served, release } = await deps.models.acquire(name, { deadlineMs, signal }).catch((error) => {
-    // The gate knows that nobody waits any more, and not why.
-    wanted?.throwIfAborted();
-    throw error;
-  });
+  const { served, release } = await deps.models
+    .acquire(name, { deadlineMs, signal, caller: sharerOf(c) })
+    .catch((error) => {
+      // The gate knows that nobody waits any more, and not why.
+      wanted?.throwIfAborted();
+      throw error;
+    });
   let isHeld = true;
   const letGo = (): void => {
     if (isHeld) release();
