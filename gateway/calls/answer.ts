@@ -94,6 +94,7 @@ export async function answer(
   const wanted: ModelParams = {
     name: call.model,
     deadlineMs: call.deadlineMs,
+    maxWaitMs: durable && deps.jobs.keepMs,
     signal: job?.signal,
     onFailed: () => {
       if (job !== undefined && deps.jobs.drop(job)) c.header(JOB_HEADER, undefined);

@@ -29,6 +29,8 @@ export interface ModelParams {
   readonly name?: string | undefined;
   /** Milliseconds since 1970. */
   readonly deadlineMs?: number | undefined;
+  /** Same as Waiter.maxWaitMs. */
+  readonly maxWaitMs?: number | undefined;
   /** Aborted when the request is not to be answered any more. It is also not answered if its client leaves. */
   readonly signal?: AbortSignal | undefined;
   /** Called when the request could not be answered, also if a stream has told its client so. */
@@ -88,18 +90,17 @@ const settled = (): void => {};
 async function answerBy(
   c: Context,
   deps: RouteDeps,
-  { name, deadlineMs, signal: wanted }: ModelParams,
+  { name, deadlineMs, maxWaitMs, signal: wanted }: ModelParams,
   answer: (usable: UsableModel) => Response | Promise<Response>,
 ): Promise<Response> {
   const { signal: present } = c.req.raw;
   const signal = wanted === undefined ? present : AbortSignal.any([present, wanted]);
-  const { served, release } = await deps.models
-    .acquire(name, { deadlineMs, signal, caller: sharerOf(c) })
-    .catch((error) => {
-      // The gate knows that nobody waits any more, and not why.
-      wanted?.throwIfAborted();
-      throw error;
-    });
+  const waiter = { deadlineMs, maxWaitMs, signal, caller: sharerOf(c) };
+  const { served, release } = await deps.models.acquire(name, waiter).catch((error) => {
+    // The gate knows that nobody waits any more, and not why.
+    wanted?.throwIfAborted();
+    throw error;
+  });
   let isHeld = true;
   const letGo = (): void => {
     if (isHeld) release();

@@ -14,7 +14,7 @@ import {
   type ThinkingLimit,
 } from '../runner/runner.ts';
 import { Quarantine } from '../runner/supervision/quarantine.ts';
-import { type Clock, systemClock } from '../system/clock.ts';
+import { type Clock, maxDelayMs, systemClock } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
 import { DurableJob, type DurableJobEvents, generationErrorOf, Job, shortened } from './job.ts';
 import { jobEnded, jobIdInUse, keyInUse, notDurable, stopping } from './job-errors.ts';
@@ -130,6 +130,11 @@ export class Jobs {
 
   get numParked(): number {
     return this.#durable().filter(({ job }) => job.state === 'parked').length;
+  }
+
+  /** The longest that a durable job waits for its model: as long as jobs are kept. Undefined if no journal is kept. */
+  get keepMs(): number | undefined {
+    return this.#keepMs && Math.min(this.#keepMs, maxDelayMs);
   }
 
   /** Whether durable jobs are taken. */

@@ -25,6 +25,8 @@ export interface Waiter {
   /** Aborted when the client leaves. */
   readonly signal: AbortSignal;
   readonly caller: Caller;
+  /** The longest wait of this request; by default that of any. */
+  readonly maxWaitMs?: number | undefined;
 }
 
 export class AdmissionGate {
@@ -61,8 +63,8 @@ export class AdmissionGate {
    * GenerationError.
    */
   async enter(waiter: Waiter): Promise<() => void> {
-    const { deadlineMs = Number.POSITIVE_INFINITY } = waiter;
-    const { now, maxWaitMs } = this.#options;
+    const { now } = this.#options;
+    const { deadlineMs = Number.POSITIVE_INFINITY, maxWaitMs = this.#options.maxWaitMs } = waiter;
     // From here on the deadline is measured by the monotonic clock, which nobody sets.
     const leftMs = deadlineMs - now();
     const untilMs = this.#clock.now() + Math.min(leftMs, maxWaitMs);
@@ -97,8 +99,9 @@ export class AdmissionGate {
     for (const resolve of this.#emptied.splice(0)) resolve();
   }
 
-  #wait(untilMs: number, isOwnDeadline: boolean, { signal, caller }: Waiter): Promise<void> {
-    const { maxWaiting, maxWaitMs } = this.#options;
+  #wait(untilMs: number, isOwnDeadline: boolean, waiter: Waiter): Promise<void> {
+    const { maxWaiting } = this.#options;
+    const { signal, caller, maxWaitMs = this.#options.maxWaitMs } = waiter;
     if (!this.#limit.hasRoom(caller, 1)) {
       const message = `${this.numWaiting} requests already wait for another model or runner; the limit is ${maxWaiting} (--max-open-requests). Try again later.`;
       throw new GenerationError('QUEUE_FULL', message, { retriable: true, retryAfterSec });

@@ -1,5 +1,6 @@
 import * as assert from 'uvu/assert';
 import { JournalStore } from '../../../gateway/journal/store.ts';
+import { AdmissionGate } from '../../../gateway/models/admission-gate.ts';
 import type { GenerateRequest } from '../../../gateway/runner/runner.ts';
 import { openGate } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
@@ -9,6 +10,7 @@ import { readNativeAnswer } from '../../fixtures/native-stream.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { ScriptedModels } from '../../fixtures/scripted-service.ts';
 import { thinkingModel } from '../../fixtures/thinking-model.ts';
+import { VirtualClock } from '../../fixtures/virtual-clock.ts';
 import { until, within } from '../../fixtures/within.ts';
 
 /** What is no request and its answer: requests at the same time, and what a job keeps. The rest is in test/wire. */
@@ -175,6 +177,32 @@ test('a job of an earlier process that ends while its Idempotency-Key is looked 
   };
   const answered = await within(PATIENCE_MS, 'The answer', ask(second));
   assert.match(await answered.text(), '"text":"Hi"');
+});
+
+test('a durable call waits for its model for as long as jobs are kept, and others for the time limit of requests', async () => {
+  const clock = new VirtualClock();
+  const now = () => clock.now();
+  const [maxWaitMs, keepMs] = [60_000, 3_600_000];
+  const gate = new AdmissionGate({ maxWaiting: 8, maxWaitMs, now, clock, onRefused: () => {} });
+  gate.close();
+  const app = await durableApp(journalFolder(), { gate, clock, now, keepMs, monotonicNow: now });
+  app.runner.script = [[EOS_ID]];
+  const statusOf = async (body: object) => (await app.post('/v1/completions', body)).status;
+  /** Both wait until others would wait no longer. */
+  const begin = async () => {
+    const [durable, plain] = [statusOf(completion), statusOf({ ...completion, durable: false })];
+    await until(PATIENCE_MS, 'The requests', () => gate.numWaiting === 2);
+    clock.pass(maxWaitMs);
+    assert.equal([await plain, gate.numWaiting], [504, 1]);
+    return { durable };
+  };
+  const late = await begin();
+  clock.pass(keepMs - maxWaitMs);
+  assert.is(await late.durable, 504);
+  const served = await begin();
+  clock.pass(keepMs - maxWaitMs - 1);
+  gate.open();
+  assert.is(await served.durable, 200);
 });
 
 test.run();
