@@ -17,7 +17,7 @@ import { JSON_TYPE } from './json/json-values.ts';
 import type { Playground } from './playground/playground.ts';
 import { pageGroup } from './playground/routes.ts';
 import { type BodyLimits, ByteBudget, boundBodies, closeUnread } from './server/guard/bodies.ts';
-import { sharerOf } from './server/guard/caller.ts';
+import { KeyDigests, sharerOf } from './server/guard/caller.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './server/guard/guard.ts';
 import { correlation, failureLog, logRequests } from './server/request-log.ts';
 import { assignGroup, pathOf, type RouteDeps, type RouteGroup } from './server/route-group.ts';
@@ -34,6 +34,8 @@ export interface AppDeps extends Omit<RouteDeps, 'answerBudget' | 'jobs' | 'batc
   readonly maxAnswerBytesInFlight: number;
   /** Who may send requests; loopbackOnly by default. */
   readonly guard?: GuardRules;
+  /** Of the keys; with a secret of its own by default. */
+  readonly keyDigests?: KeyDigests;
   /** The page at /. Undefined if there is none. */
   readonly playground?: Playground | undefined;
 }
@@ -48,7 +50,7 @@ export function createApp(deps: AppDeps): Hono {
   app.use(logRequests(deps));
   app.use(correlation(deps.ids));
   app.use(assignGroup(groups, deps.ids));
-  addGuard(app, deps.guard ?? loopbackOnly);
+  addGuard(app, deps.guard ?? loopbackOnly, deps.keyDigests ?? new KeyDigests());
   for (const path of generating) {
     // If the queue is full, the request is refused before its body is read.
     app.post(path, async (c, next) => {
