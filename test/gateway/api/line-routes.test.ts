@@ -1,11 +1,11 @@
 import * as assert from 'uvu/assert';
-import { Batches } from '../../../../gateway/batches/batches.ts';
-import { ANONYMOUS } from '../../../../gateway/system/caller.ts';
-import { createLog } from '../../../../gateway/telemetry/log.ts';
-import { closingSuite } from '../../../fixtures/closing-suite.ts';
-import { durableApp, journalFolder } from '../../../fixtures/durable.ts';
-import { ScriptedModels } from '../../../fixtures/scripted-service.ts';
-import { until, within } from '../../../fixtures/within.ts';
+import { Batches } from '../../../gateway/batches/batches.ts';
+import { ANONYMOUS } from '../../../gateway/system/caller.ts';
+import { createLog } from '../../../gateway/telemetry/log.ts';
+import { closingSuite } from '../../fixtures/closing-suite.ts';
+import { durableApp, journalFolder } from '../../fixtures/durable.ts';
+import { ScriptedModels } from '../../fixtures/scripted-service.ts';
+import { until, within } from '../../fixtures/within.ts';
 
 /** Lines of batches among several models. The rest is in test/wire. */
 
