@@ -21,6 +21,7 @@ import { KeyDigests, sharerOf } from './server/guard/caller.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './server/guard/guard.ts';
 import { correlation, failureLog, logRequests } from './server/request-log.ts';
 import { assignGroup, pathOf, type RouteDeps, type RouteGroup } from './server/route-group.ts';
+import { StreamTimes, streamTimes } from './server/streams/stream-times.ts';
 import { toApiError } from './server/to-api-error.ts';
 import { systemClock } from './system/clock.ts';
 
@@ -46,6 +47,11 @@ export function createApp(deps: AppDeps): Hono {
   const { playground, jobs = new Jobs(deps), batches = noBatches(deps) } = deps;
   const groups = playground === undefined ? routeGroups : [pageGroup(playground), ...routeGroups];
   const generating = groups.flatMap((group) => group.generating);
+  const times = deps.clock === undefined ? streamTimes : new StreamTimes(deps.clock);
+  app.use(async (c, next) => {
+    c.set('streamTimes', times);
+    await next();
+  });
   app.use(closeUnread);
   app.use(logRequests(deps));
   app.use(correlation(deps.ids));
