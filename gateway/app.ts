@@ -2,8 +2,8 @@ import { type Context, type Handler, Hono, type MiddlewareHandler } from 'hono';
 import { getPath } from 'hono/utils/url';
 import { anthropicGroup } from './api/anthropic/routes.ts';
 import { FILES_PATH } from './api/batches/files.ts';
-import { lineRoutes } from './api/batches/line-routes.ts';
 import { keepingRoutes } from './api/jobs.ts';
+import { lineRoutes } from './api/line-routes.ts';
 import { nativeGroup } from './api/native/routes.ts';
 import { ollamaGroup } from './api/ollama/routes.ts';
 import { openAiGroup } from './api/openai/routes.ts';
@@ -17,10 +17,11 @@ import { JSON_TYPE } from './json/json-values.ts';
 import type { Playground } from './playground/playground.ts';
 import { pageGroup } from './playground/routes.ts';
 import { type BodyLimits, ByteBudget, boundBodies, closeUnread } from './server/guard/bodies.ts';
-import { sharerOf } from './server/guard/caller.ts';
+import { KeyDigests, sharerOf } from './server/guard/caller.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './server/guard/guard.ts';
 import { correlation, failureLog, logRequests } from './server/request-log.ts';
 import { assignGroup, pathOf, type RouteDeps, type RouteGroup } from './server/route-group.ts';
+import { StreamTimes, streamTimes } from './server/streams/stream-times.ts';
 import { toApiError } from './server/to-api-error.ts';
 import { systemClock } from './system/clock.ts';
 
@@ -34,6 +35,8 @@ export interface AppDeps extends Omit<RouteDeps, 'answerBudget' | 'jobs' | 'batc
   readonly maxAnswerBytesInFlight: number;
   /** Who may send requests; loopbackOnly by default. */
   readonly guard?: GuardRules;
+  /** Of the keys; with a secret of its own by default. */
+  readonly keyDigests?: KeyDigests;
   /** The page at /. Undefined if there is none. */
   readonly playground?: Playground | undefined;
 }
@@ -44,11 +47,16 @@ export function createApp(deps: AppDeps): Hono {
   const { playground, jobs = new Jobs(deps), batches = noBatches(deps) } = deps;
   const groups = playground === undefined ? routeGroups : [pageGroup(playground), ...routeGroups];
   const generating = groups.flatMap((group) => group.generating);
+  const times = deps.clock === undefined ? streamTimes : new StreamTimes(deps.clock);
+  app.use(async (c, next) => {
+    c.set('streamTimes', times);
+    await next();
+  });
   app.use(closeUnread);
   app.use(logRequests(deps));
   app.use(correlation(deps.ids));
   app.use(assignGroup(groups, deps.ids));
-  addGuard(app, deps.guard ?? loopbackOnly);
+  addGuard(app, deps.guard ?? loopbackOnly, deps.keyDigests ?? new KeyDigests());
   for (const path of generating) {
     // If the queue is full, the request is refused before its body is read.
     app.post(path, async (c, next) => {

@@ -155,7 +155,6 @@ test('imports go one way: down the way of a request, and never back', () => {
   const places = new Set(files.map(({ path }) => placeOf(path)));
   assert.equal([...places, 'bundle.js'].sort(), WAY.toSorted());
   const imports = files.flatMap((file) => importsOf(file).map((to) => [file.path, to] as const));
-  assert.ok(imports.length > 1000);
   const wrong = imports.filter(([from, to]) => WAY.indexOf(placeOf(from)) > WAY.indexOf(placeOf(to)));
   assert.equal(
     wrong.map(([from, to]) => `${from} must not import ${to}`),
@@ -163,25 +162,17 @@ test('imports go one way: down the way of a request, and never back', () => {
   );
 });
 
-/** The APIs by their folders. Responses are OpenAI's, and probes have the native API's errors. */
-const APIS = new Map([
-  ['anthropic', 'anthropic'],
-  ['batches', 'openai'],
-  ['native', 'native'],
-  ['ollama', 'ollama'],
-  ['openai', 'openai'],
-  ['operator', 'native'],
-  ['responses', 'openai'],
-]);
-
 test('an API imports nothing of another API', () => {
-  const apiOf = (path: string): string | undefined =>
-    APIS.get(/^gateway\/api\/(\w+)\//.exec(path)?.[1] ?? '');
+  const apiOf = (path: string): string | undefined => /^gateway\/api\/([\w-]+)\//.exec(path)?.[1];
+  const isTable = (path: string): boolean => path.endsWith('/routes.ts');
   const files = gatewayFiles().filter(({ path }) => apiOf(path) !== undefined);
-  assert.is(new Set(files.map(({ path }) => apiOf(path))).size, new Set(APIS.values()).size);
+  const apis = new Set(files.map(({ path }) => apiOf(path)));
+  for (const api of ['openai', 'rerank', 'responses']) assert.ok(apis.has(api), api);
   const wrong = files.flatMap((file) =>
     importsOf(file)
       .filter((to) => apiOf(to) !== undefined && apiOf(to) !== apiOf(file.path))
+      // Routes of one group are in several folders.
+      .filter((to) => !(isTable(file.path) && isTable(to)))
       .map((to) => `${file.path} must not import ${to}`),
   );
   assert.equal(wrong, []);

@@ -11,7 +11,7 @@ import type { Log } from '../telemetry/log.ts';
  * any schema is.
  */
 
-/** The form is openAiErrorSchema. */
+/** The form is openAiErrorSchema of error-schemas.ts. */
 interface OpenAiErrorBody {
   readonly error: {
     readonly message: string;

@@ -95,11 +95,10 @@ export async function answer(
   const wanted: ModelParams = {
     name: call.model,
     deadlineMs: call.deadlineMs,
+    maxWaitMs: durable && deps.jobs.keepMs,
     signal: job?.signal,
     onFailed: () => {
-      if (job === undefined) return;
-      deps.jobs.drop(job);
-      c.header(JOB_HEADER, undefined);
+      if (job !== undefined && deps.jobs.drop(job)) c.header(JOB_HEADER, undefined);
     },
     failureEvent: call.isStreamed && failureEvent ? (error) => failureEvent(error, requestId) : undefined,
   };

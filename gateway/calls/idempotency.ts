@@ -3,7 +3,7 @@ import type { Context, MiddlewareHandler } from 'hono';
 import { ApiError } from '../errors/api-error.ts';
 import type { Idempotency } from '../journal/records.ts';
 import { jsonText } from '../json/json-values.ts';
-import { callersOf, keptDigestOf } from '../server/guard/caller.ts';
+import { callersOf } from '../server/guard/caller.ts';
 import type { Call } from './call.ts';
 
 /**
@@ -28,10 +28,8 @@ export function idempotencyOf(c: Context, body: unknown, durable: Call['durable'
   if (!PLAIN_KEY.test(sent))
     throw keyRefusal('invalid_request', `${KEY_HEADER} must have 1 to 255 visible ASCII characters`);
   const digest = createHash('sha256').update(jsonText(body)).digest('hex');
-  return {
-    key: Buffer.from(keptDigestOf(`${callersOf(c)[0]} ${c.req.path} ${sent}`)).toString('hex'),
-    body: digest,
-  };
+  const key = c.get('keyDigests').keptOf(`${callersOf(c)[0]} ${c.req.path} ${sent}`);
+  return { key: Buffer.from(key).toString('hex'), body: digest };
 }
 
 /** Throws a 409 if a job was begun with the same key and another body. kept: what the job keeps. */

@@ -59,7 +59,7 @@ export async function beginKept(
   deps: RouteDeps,
   job: Job,
   kept: KeptCall,
-  { model, name, info, runner }: UsableModel,
+  { model, name, info, runner, letGo }: UsableModel,
   { requests, thinking, receipt }: KeptRequests,
 ): Promise<Response> {
   const { call, encoding, log } = kept;
@@ -68,6 +68,8 @@ export async function beginKept(
   if (request === undefined || requests.length > 1) throw new Error('A durable call has one choice.');
   const record = recordOf(c, kept, { model, name }, thinking, receipt);
   const durable = await deps.jobs.keep(job, { record, request, model, info, runner });
+  // A job that waits or is parked keeps no model, whoever waits for its answer.
+  letGo();
   log?.begun(request);
   onEnd(durable, () => {
     const { tokenIds, first } = durable.log.content;

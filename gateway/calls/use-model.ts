@@ -3,6 +3,7 @@ import { ApiError, shown } from '../errors/api-error.ts';
 import type { Model } from '../models/model.ts';
 import { type ServedModel, servedName, UnknownModelError } from '../models/model-registry.ts';
 import type { Runner, RunnerInfo } from '../runner/runner.ts';
+import { sharerOf } from '../server/guard/caller.ts';
 import { failureLog } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { streamWhileLoading } from '../server/streams/loading-stream.ts';
@@ -19,6 +20,8 @@ export interface UsableModel {
   readonly runner: Runner;
   /** The API of the request, for GenerateRequest.api. */
   readonly api: string;
+  /** Lets the model be unloaded or replaced before the answer is made: what goes on needs it no more, or finds it again. */
+  readonly letGo: () => void;
 }
 
 export interface ModelParams {
@@ -26,6 +29,8 @@ export interface ModelParams {
   readonly name?: string | undefined;
   /** Milliseconds since 1970. */
   readonly deadlineMs?: number | undefined;
+  /** Same as Waiter.maxWaitMs. */
+  readonly maxWaitMs?: number | undefined;
   /** Aborted when the request is not to be answered any more. It is also not answered if its client leaves. */
   readonly signal?: AbortSignal | undefined;
   /** Called when the request could not be answered, also if a stream has told its client so. */
@@ -51,14 +56,20 @@ export async function useModel(
   answer: (usable: UsableModel) => Response | Promise<Response>,
 ): Promise<Response> {
   const { clock = systemClock, models } = deps;
-  const { name, failureEvent } = wanted;
-  const served = models.single ?? findModel(name, deps);
+  const { name, failureEvent, onFailed } = wanted;
+  let served: ServedModel;
+  try {
+    served = models.single ?? findModel(name, deps);
+  } catch (error) {
+    onFailed?.();
+    throw error;
+  }
   let isAcquired = false;
   const answered = answerBy(c, deps, wanted, (usable) => {
     isAcquired = true;
     return answer(usable);
   });
-  if (wanted.onFailed !== undefined) answered.catch(wanted.onFailed);
+  if (onFailed !== undefined) answered.catch(onFailed);
   if (served.loadState.state === 'loaded' || failureEvent === undefined) return answered;
   // During this wait the request can still be refused with an HTTP status.
   const isAnswered = await settlesWithin(answered.then(settled, settled), loadingNoticeMs, clock);
@@ -79,16 +90,22 @@ const settled = (): void => {};
 async function answerBy(
   c: Context,
   deps: RouteDeps,
-  { name, deadlineMs, signal: wanted }: ModelParams,
+  { name, deadlineMs, maxWaitMs, signal: wanted }: ModelParams,
   answer: (usable: UsableModel) => Response | Promise<Response>,
 ): Promise<Response> {
   const { signal: present } = c.req.raw;
   const signal = wanted === undefined ? present : AbortSignal.any([present, wanted]);
-  const { served, release } = await deps.models.acquire(name, { deadlineMs, signal }).catch((error) => {
+  const waiter = { deadlineMs, maxWaitMs, signal, caller: sharerOf(c) };
+  const { served, release } = await deps.models.acquire(name, waiter).catch((error) => {
     // The gate knows that nobody waits any more, and not why.
     wanted?.throwIfAborted();
     throw error;
   });
+  let isHeld = true;
+  const letGo = (): void => {
+    if (isHeld) release();
+    isHeld = false;
+  };
   try {
     const { model, info } = requireReady(served);
     // Another model with another name may have replaced it.
@@ -106,9 +123,10 @@ async function answerBy(
       info: { ...info, ...deps.tokenLimits },
       runner: served.runner,
       api: c.get('group').name,
+      letGo,
     });
   } finally {
-    release();
+    letGo();
   }
 }
 

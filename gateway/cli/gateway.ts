@@ -8,6 +8,7 @@ import { type ModelRegistry, memoryOf } from '../models/model-registry.ts';
 import { type Playground, playgroundOf } from '../playground/playground.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import { ownDescriptors } from '../server/descriptor-budget.ts';
+import { KeyDigests } from '../server/guard/caller.ts';
 import {
   type Address,
   close,
@@ -93,6 +94,7 @@ export class Gateway {
   readonly #callback: ReadyCallback;
   readonly #jobs: Jobs;
   readonly #batches: Batches;
+  readonly #keyDigests = new KeyDigests();
   #server: HttpServer | undefined;
   /** Where it listens, as clients write it. */
   #place = '';
@@ -194,8 +196,8 @@ export class Gateway {
     const { openDefaultJournal, openJournal } = await import('./open-journal.ts');
     const { log } = this.#options;
     await (folder === undefined
-      ? openDefaultJournal(this.#jobs, this.#batches, config, log)
-      : openJournal(this.#jobs, this.#batches, folder, config, log));
+      ? openDefaultJournal(this.#jobs, this.#batches, this.#keyDigests, config, log)
+      : openJournal(this.#jobs, this.#batches, this.#keyDigests, folder, config, log));
   }
 
   #serverOf(app: DeferredApp, ids: Ids): HttpServer {
@@ -259,6 +261,7 @@ export class Gateway {
         pooling: config.pooling,
         hasReceipts: config.receipts === 'on',
         guard,
+        keyDigests: this.#keyDigests,
         playground: this.playground,
       });
     });

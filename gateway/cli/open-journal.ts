@@ -5,7 +5,7 @@ import { messageOf } from '../errors/thrown.ts';
 import type { Jobs } from '../jobs/jobs.ts';
 import { Journal, type JournalBounds, type JournalOptions } from '../journal/journal.ts';
 import { JournalError, JournalUnavailable, passingReasonOf } from '../journal/journal-error.ts';
-import { setCallerSecret } from '../server/guard/caller.ts';
+import type { KeyDigests } from '../server/guard/caller.ts';
 import { stateFolder } from '../system/state-folder.ts';
 import type { Log } from '../telemetry/log.ts';
 
@@ -16,12 +16,13 @@ import type { Log } from '../telemetry/log.ts';
 export async function openDefaultJournal(
   jobs: Jobs,
   batches: Batches,
+  digests: KeyDigests,
   config: Config,
   log: Log,
 ): Promise<void> {
   const folder = join(stateFolder(process.env), 'journal');
   try {
-    await openJournal(jobs, batches, folder, config, log);
+    await openJournal(jobs, batches, digests, folder, config, log);
   } catch (error) {
     const reason = messageOf(error);
     const msg = `No journal is kept in ${folder}, so durable jobs are refused; --journal-dir names another folder. ${reason}`;
@@ -36,6 +37,7 @@ export async function openDefaultJournal(
 export async function openJournal(
   jobs: Jobs,
   batches: Batches,
+  digests: KeyDigests,
   folder: string,
   config: Config,
   log: Log,
@@ -54,7 +56,7 @@ export async function openJournal(
       await journal.close();
       throw error;
     }
-    setCallerSecret(journal.secret, areRequestsComing);
+    digests.keep(journal.secret, areRequestsComing);
     const { numJobs, numBytes: bytes } = journal.stats;
     log.info({
       event: 'journal_opened',

@@ -14,7 +14,7 @@ import {
   type ThinkingLimit,
 } from '../runner/runner.ts';
 import { Quarantine } from '../runner/supervision/quarantine.ts';
-import { type Clock, systemClock } from '../system/clock.ts';
+import { type Clock, maxDelayMs, systemClock } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
 import { DurableJob, type DurableJobEvents, generationErrorOf, Job, shortened } from './job.ts';
 import { jobEnded, jobIdInUse, keyInUse, notDurable, stopping } from './job-errors.ts';
@@ -133,6 +133,11 @@ export class Jobs {
     return this.#durable().filter(({ job }) => job.state === 'parked').length;
   }
 
+  /** The longest that a durable job waits for its model: as long as jobs are kept. Undefined if no journal is kept. */
+  get keepMs(): number | undefined {
+    return this.#keepMs && Math.min(this.#keepMs, maxDelayMs);
+  }
+
   /** Whether durable jobs are taken. */
   get isKeeping(): boolean {
     return this.#keepMs !== undefined;
@@ -208,10 +213,12 @@ export class Jobs {
     return job;
   }
 
-  /** Takes back a job that the journal does not have. */
-  drop(job: Job): void {
+  /** Takes back a job unless the journal has it: then it goes on, whatever becomes of its client. Returns whether it is taken back. */
+  drop(job: Job): boolean {
+    if (job.durable !== undefined) return false;
     job.drop();
-    if (job.durable === undefined) this.#remove(job);
+    this.#remove(job);
+    return true;
   }
 
   #remove(job: Job): void {
@@ -308,13 +315,20 @@ export class Jobs {
   }
 
   async #read(entry: JournalEntry): Promise<DurableJob> {
+    // One that runs may end during the read, which would then have no end.
+    const running = this.#runningOf(entry);
+    if (running !== undefined) return running;
     const kept = await this.#opened().read(entry);
-    // The job may have been resumed during the read.
-    const durable = this.#live.get(nameOf(entry))?.durable;
-    if (durable?.entry.key === entry.key) return durable;
+    const resumed = this.#runningOf(entry);
+    if (resumed !== undefined) return resumed;
     const job = new Job(entry, {});
     job.end();
     return new DurableJob(job, entry, kept, this.#events);
+  }
+
+  #runningOf(entry: JournalEntry): DurableJob | undefined {
+    const durable = this.#live.get(nameOf(entry))?.durable;
+    return durable?.entry.key === entry.key ? durable : undefined;
   }
 
   /** Ends the job with this error unless it has ended. Resolves when the journal has the end, if it is to keep the job. */

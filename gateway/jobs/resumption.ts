@@ -1,6 +1,7 @@
 import { tokenBytesOf } from '../generation/token-bytes.ts';
 import { type ModelRegistry, UnknownModelError } from '../models/model-registry.ts';
 import { GenerationError } from '../runner/runner.ts';
+import { ANONYMOUS } from '../system/caller.ts';
 import { type Clock, maxDelayMs } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
 import { type DurableJob, generationErrorOf, shortened } from './job.ts';
@@ -133,7 +134,8 @@ export class Resumption {
   /** Returns false if the model takes no requests now, if suspects come first, or if the job's turn is over. */
   async #begin(job: DurableJob, turn: AbortSignal): Promise<boolean> {
     const { model: name, request } = job.record;
-    const waiter = { deadlineMs: request.deadlineMs, signal: turn };
+    const { deadlineMs, caller = ANONYMOUS } = request;
+    const waiter = { deadlineMs, signal: turn, caller };
     const { served, release } = await this.#options.models.acquire(name, waiter);
     try {
       const { model, runner } = served;

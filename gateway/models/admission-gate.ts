@@ -4,10 +4,12 @@
  */
 import { cancelled, GenerationError } from '../runner/runner.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
+import type { Caller } from '../system/caller.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
+import { SharedLimit } from '../system/fair-shares.ts';
 
 export interface AdmissionGateOptions {
-  /** Most requests that wait at a time; more are refused. */
+  /** Most requests that wait at a time; callers share it, and more are refused. */
   readonly maxWaiting: number;
   /** The longest wait of any request, with or without a deadline. */
   readonly maxWaitMs: number;
@@ -22,6 +24,9 @@ export interface Waiter {
   readonly deadlineMs: number | undefined;
   /** Aborted when the client leaves. */
   readonly signal: AbortSignal;
+  readonly caller: Caller;
+  /** The longest wait of this request; by default that of any. */
+  readonly maxWaitMs?: number | undefined;
 }
 
 export class AdmissionGate {
@@ -29,6 +34,7 @@ export class AdmissionGate {
   readonly #clock: Clock;
   /** Functions that let the waiting requests in, in the order of their arrival. */
   readonly #waiting = new Set<() => void>();
+  readonly #limit: SharedLimit;
   #isClosed = false;
   #numInside = 0;
   #emptied: (() => void)[] = [];
@@ -36,6 +42,7 @@ export class AdmissionGate {
   constructor(options: AdmissionGateOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
+    this.#limit = new SharedLimit(options.maxWaiting);
   }
 
   get isClosed(): boolean {
@@ -55,14 +62,15 @@ export class AdmissionGate {
    * Waits until the gate is open. Returns a function that must be called when the request is prepared, or given up. Throws
    * GenerationError.
    */
-  async enter({ deadlineMs = Number.POSITIVE_INFINITY, signal }: Waiter): Promise<() => void> {
-    const { now, maxWaitMs } = this.#options;
+  async enter(waiter: Waiter): Promise<() => void> {
+    const { now } = this.#options;
+    const { deadlineMs = Number.POSITIVE_INFINITY, maxWaitMs = this.#options.maxWaitMs } = waiter;
     // From here on the deadline is measured by the monotonic clock, which nobody sets.
     const leftMs = deadlineMs - now();
     const untilMs = this.#clock.now() + Math.min(leftMs, maxWaitMs);
     try {
       // The gate may have been closed again before this request's turn.
-      while (this.#isClosed) await this.#wait(untilMs, leftMs <= maxWaitMs, signal);
+      while (this.#isClosed) await this.#wait(untilMs, leftMs <= maxWaitMs, waiter);
     } catch (error) {
       if (error instanceof GenerationError) this.#options.onRefused(error);
       throw error;
@@ -91,10 +99,11 @@ export class AdmissionGate {
     for (const resolve of this.#emptied.splice(0)) resolve();
   }
 
-  #wait(untilMs: number, isOwnDeadline: boolean, signal: AbortSignal): Promise<void> {
-    const { maxWaiting, maxWaitMs } = this.#options;
-    if (this.#waiting.size >= maxWaiting) {
-      const message = `${maxWaiting} requests already wait for another model or runner, which is the limit (--max-open-requests). Try again later.`;
+  #wait(untilMs: number, isOwnDeadline: boolean, waiter: Waiter): Promise<void> {
+    const { maxWaiting } = this.#options;
+    const { signal, caller, maxWaitMs = this.#options.maxWaitMs } = waiter;
+    if (!this.#limit.hasRoom(caller, 1)) {
+      const message = `${this.numWaiting} requests already wait for another model or runner; the limit is ${maxWaiting} (--max-open-requests). Try again later.`;
       throw new GenerationError('QUEUE_FULL', message, { retriable: true, retryAfterSec });
     }
     return new Promise((resolve, reject) => {
@@ -102,6 +111,7 @@ export class AdmissionGate {
         timer.cancel();
         signal.removeEventListener('abort', onGone);
         this.#waiting.delete(letIn);
+        this.#limit.release(caller, 1);
       };
       const letIn = (): void => {
         leaveQueue();
@@ -120,6 +130,7 @@ export class AdmissionGate {
       };
       const timer = this.#clock.after(Math.max(0, untilMs - this.#clock.now()), onTimeUp);
       this.#waiting.add(letIn);
+      this.#limit.hold(caller, 1);
       if (signal.aborted) onGone();
       else signal.addEventListener('abort', onGone, { once: true });
     });

@@ -12,7 +12,7 @@ import {
   neutralSampling,
   type Runner,
 } from '../../gateway/runner/runner.ts';
-import { setCallerSecret } from '../../gateway/server/guard/caller.ts';
+import { KeyDigests } from '../../gateway/server/guard/caller.ts';
 import { loopbackOnly } from '../../gateway/server/guard/guard.ts';
 import type { Ids } from '../../gateway/system/ids.ts';
 import { createLog } from '../../gateway/telemetry/log.ts';
@@ -61,13 +61,14 @@ export class World {
   readonly #log = createLog('debug', undefined, { write: (line) => void this.#logged.push(line) });
   #settings: Settings = new Map();
   readonly #folder = journalFolder();
+  readonly #keyDigests = new KeyDigests();
   /** The model that the exchange names, if it names another one than the file. */
   #inExchange: string | undefined;
 
   /** Sets the server up as the file says. */
   async start(settings: Settings): Promise<void> {
     requireKnown(settings, OF_FILE);
-    setCallerSecret(new Uint8Array(32), false);
+    this.#keyDigests.keep(new Uint8Array(32), false);
     this.#settings = settings;
     watchLog(() => this.#logged.join(''));
     await this.#begin();
@@ -114,6 +115,7 @@ export class World {
         maxTokensOut: numberOf(of('max-tokens-out')),
       },
       maxBodyBytes,
+      keyDigests: this.#keyDigests,
       guard: {
         ...{ ...loopbackOnly, corsOrigins: origins },
         apiKeys: keys && keysOf(keys.slice(0, 1), keys.slice(1)),

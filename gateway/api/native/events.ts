@@ -63,21 +63,6 @@ type NativeEvent = {
   [Name in keyof Schemas]: { readonly event: Name; readonly data: Data<Name> };
 }[keyof Schemas];
 
-const fieldError = z.object({
-  field: z.string(),
-  constraint: z.string(),
-  message: z.string(),
-  value: z.string().optional(),
-});
-
-/** The forms of the body. */
-export const nativeErrorSchema = z
-  .union([
-    z.object({ errors: z.array(fieldError) }),
-    z.object({ code: z.string(), message: z.string(), retriable: z.boolean() }),
-  ])
-  .meta({ title: 'NativeError' });
-
 /** The codes of errors of a generation; of the others it is INFERENCE_FAILED. */
 const ERROR_CODES: Partial<Record<GenerationErrorCode, Data<'error'>['code']>> = {
   INVALID_REQUEST: 'INVALID_REQUEST',

@@ -7,11 +7,12 @@ import { json, type Operation, type RouteDeps, type RouteGroup, SSE_TYPE } from 
 import { version } from '../../system/version.ts';
 import { parseBody } from '../body.ts';
 import { errorOfUnknownPath, nativeErrorBody } from '../error-bodies.ts';
+import { nativeErrorSchema } from '../error-schemas.ts';
 import * as fields from '../fields.ts';
 import { jobOperations } from '../jobs.ts';
 import { MSGPACK_TYPE } from '../msgpack.ts';
 import { get, post } from '../route.ts';
-import { executeEventSchemas, nativeErrorSchema } from './events.ts';
+import { executeEventSchemas } from './events.ts';
 import { DEADLINE_HEADER, executeBody, executeLog, parseExecute, readBody } from './execute.ts';
 import {
   applyTemplate,

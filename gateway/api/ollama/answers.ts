@@ -7,11 +7,12 @@ import {
   type Facts,
 } from '../../calls/call.ts';
 import type { ApiError } from '../../errors/api-error.ts';
-import { type AnswerEnd, type AnswerPart, isCutShort } from '../../generation/text-stream.ts';
+import { type AnswerEnd, type AnswerPart, isCutShort, type SentToken } from '../../generation/text-stream.ts';
 import { appendCalls, type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import { jsonText, RawJson } from '../../json/json-values.ts';
 import { LINES_TYPE } from '../../server/route-group.ts';
 import { endingFields, markFields, marks } from '../answer-fields.ts';
+import { tokenLogprobSchema, tokenLogprobs } from '../token-logprobs.ts';
 
 /** Answers of Ollama's generating routes: one object, or a line for each piece of text and a last one with the counts. */
 
@@ -32,6 +33,9 @@ const message = z.object({
   thinking: z.string().optional(),
   tool_calls: z.array(call).optional(),
 });
+/** Of the tokens whose text the line has. Left out without any. */
+const scores = { logprobs: z.array(tokenLogprobSchema).optional() };
+type Scores = z.infer<z.ZodObject<typeof scores>>;
 const responseFields = { response: z.string(), thinking: z.string().optional() };
 /** What the routes have in each line. */
 type Text = { readonly message: z.infer<typeof message> } | z.infer<z.ZodObject<typeof responseFields>>;
@@ -55,13 +59,17 @@ const endFields = {
 type LastLine = Line & z.infer<z.ZodObject<typeof endFields>>;
 
 const more = { done: z.literal(false) };
-export const chatSchema = z.object({ ...named, message, ...endFields }).meta({ title: 'OllamaChat' });
-export const chatLineSchema = z.object({ ...named, message, ...more }).meta({ title: 'OllamaChatLine' });
+export const chatSchema = z
+  .object({ ...named, message, ...scores, ...endFields })
+  .meta({ title: 'OllamaChat' });
+export const chatLineSchema = z
+  .object({ ...named, message, ...scores, ...more })
+  .meta({ title: 'OllamaChatLine' });
 export const generateSchema = z
-  .object({ ...named, ...responseFields, ...endFields })
+  .object({ ...named, ...responseFields, ...scores, ...endFields })
   .meta({ title: 'OllamaGenerate' });
 export const generateLineSchema = z
-  .object({ ...named, ...responseFields, ...more })
+  .object({ ...named, ...responseFields, ...scores, ...more })
   .meta({ title: 'OllamaGenerateLine' });
 
 /** The error object. It is also the last line of a stream that has begun. */
@@ -87,14 +95,19 @@ export function answerEncoding(form: Form): Encoding {
   return {
     whole: (facts, [choice]) => {
       if (choice === undefined) throw new Error('An answer has one choice.');
-      const { thought, text, calls, end } = choice;
+      const { thought, text, calls, end, sentTokens } = choice;
       // A call that is cut off is left out: its arguments would not be an object.
       const whole = calls.slice(0, end.numCalls).map((piece) => wholeCall(facts, piece));
-      return jsonText(lastLine({ ...form, facts }, end, text, whole, thought));
+      const last = lastLine({ ...form, facts }, end, text, whole, thought);
+      return jsonText({ ...last, ...scoresOf(facts, sentTokens) });
     },
     stream: (facts, outlet) => new AnswerLines({ ...form, facts }, outlet),
     form: { type: LINES_TYPE, encoding: 'utf8' },
   };
+}
+
+function scoresOf({ tokenizer }: Facts, tokens: readonly SentToken[] = []): Scores {
+  return tokens.length === 0 ? {} : { logprobs: tokenLogprobs(tokenizer, tokens) };
 }
 
 function wholeCall({ uuid }: Facts, { index, name = '', arguments: given }: CallPiece): Call {
@@ -156,14 +169,14 @@ class AnswerLines implements EventEncoder {
     this.#outlet = outlet;
   }
 
-  onPart({ thought, text, calls = [], numWholeCalls = 0, end }: AnswerPart): void {
+  onPart({ thought, text, calls = [], numWholeCalls = 0, sentTokens, end }: AnswerPart): void {
     if (thought !== undefined) this.#tell('', [], thought);
     for (const item of inOrder(text, calls)) {
       if (typeof item !== 'string') appendCalls(this.#calls, [item]);
       else {
         // Text comes after a call only when the call is complete.
         this.#tellCalls(this.#calls.length);
-        this.#tell(item, []);
+        this.#tell(item, [], undefined, sentTokens);
       }
     }
     this.#tellCalls(numWholeCalls);
@@ -185,8 +198,10 @@ class AnswerLines implements EventEncoder {
     }
   }
 
-  #tell(text: string, calls: readonly Call[], thinking?: string): void {
-    const told = { ...line(this.#answer, this.#answer.facts.now(), text, calls, thinking), done: false };
+  #tell(text: string, calls: readonly Call[], thinking?: string, tokens?: readonly SentToken[]): void {
+    const { facts } = this.#answer;
+    const said = line(this.#answer, facts.now(), text, calls, thinking);
+    const told = { ...said, ...scoresOf(facts, tokens), done: false };
     this.#write(calls.length === 0 ? JSON.stringify(told) : jsonText(told));
   }
 

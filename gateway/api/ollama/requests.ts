@@ -152,8 +152,6 @@ export function contextOf({ num_ctx }: z.output<typeof options>, limit: ContextL
 }
 
 const sharedIgnored = {
-  logprobs: NO,
-  top_logprobs: ZERO,
   // Prompts are never cut, and tokens are never shifted out of a context.
   shift: ANYTHING,
   truncate: NO,
@@ -176,6 +174,8 @@ const format = z
   .meta({ type: ['string', 'object'] })
   .optional();
 
+const MAX_TOP_LOGPROBS = 20;
+
 const sharedFields = {
   model: fields.nonEmpty('model'),
   stream: z.boolean().default(true),
@@ -183,6 +183,8 @@ const sharedFields = {
   receipt,
   keep_alive: keepAlive,
   format,
+  logprobs: z.boolean().default(false),
+  top_logprobs: fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS).default(0),
   options,
   think: z
     .union([z.boolean(), z.enum(['low', 'medium', 'high'])], 'must be true, false, "low", "medium" or "high"')
@@ -198,6 +200,11 @@ export const chatBody = z
   })
   .superRefine((request, ctx) => {
     checkThinking(ctx, reasoningParams(request));
+    checkLogprobs(ctx, request);
+    if (request.logprobs && request.tools.length > 0)
+      fields.violated(ctx, 'exclusive', 'logprobs and tools exclude each other; send one of them', [
+        'logprobs',
+      ]);
     checkReceipt(ctx, request, request.messages.length === 0);
   });
 
@@ -218,6 +225,7 @@ export const generateBody = z
   .superRefine((request, ctx) => {
     const said = reasoningParams(request);
     checkThinking(ctx, said);
+    checkLogprobs(ctx, request);
     checkReceipt(ctx, request, request.prompt === '' && request.suffix === '');
     const alone = request.raw ? 'raw' : request.suffix === '' ? undefined : 'suffix';
     if (alone === undefined) return;
@@ -229,6 +237,10 @@ export const generateBody = z
   });
 
 type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
+
+function checkLogprobs(ctx: fields.Context, { logprobs, top_logprobs }: SharedFields): void {
+  refuseIgnored(ctx, !logprobs && top_logprobs > 0, 'top_logprobs', 'needs logprobs to be true');
+}
 
 function checkReceipt(ctx: fields.Context, request: SharedFields, isEmpty: boolean): void {
   const isInVain = isEmpty && request.receipt !== undefined;
@@ -314,7 +326,7 @@ function askedBy(
     maxTokens: asked.num_predict,
     maxContext: asked.num_ctx,
     stop: asked.stop,
-    report: { timings: true },
+    report: { timings: true, topLogprobs: request.logprobs ? request.top_logprobs : undefined },
     durable: request.durable ? 'durable' : undefined,
     receipt: request.receipt,
   };

@@ -6,13 +6,9 @@ import type { CallPiece } from '../../generation/tool-call-parser.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { tokenText } from '../../tokenizer/utf8.ts';
 import { endingFields } from '../answer-fields.ts';
+import { finiteLogprob, tokenLogprobSchema, tokenLogprobs } from '../token-logprobs.ts';
 
 /** The choices of chat completions and of completions, whole and as deltas. */
-
-const logprob = z.object({ token: z.string(), logprob: z.number(), bytes: z.array(z.int()) });
-export const tokenLogprobSchema = logprob
-  .extend({ top_logprobs: z.array(logprob) })
-  .meta({ title: 'TokenLogprob' });
 
 const chatLogprobs = z.object({ content: z.array(tokenLogprobSchema), refusal: z.null() });
 
@@ -166,34 +162,12 @@ export function completionFormat({ tokenizer }: Facts): ChoiceFormat {
   };
 }
 
-type TokenBytes = Pick<Tokenizer, 'bytes'>;
-
-/** Stands for minus infinity, which JSON cannot express, as in OpenAI's answers. */
-const LOWEST_LOGPROB = -9999;
-
-/** The form of chat completions and responses: an entry for each token. */
-export function tokenLogprobs(
-  tokenizer: TokenBytes,
-  tokens: readonly SentToken[],
-): z.infer<typeof tokenLogprobSchema>[] {
-  const entry = (id: number, logprob: number) => {
-    const bytes = tokenizer.bytes(id);
-    return { token: tokenText(bytes).text, logprob: finite(logprob), bytes: [...bytes] };
-  };
-  // Only tokens of echoed prompts lack log-probabilities, and chats echo none.
-  const scored = tokens.flatMap(({ id, logprobs }) => (logprobs === undefined ? [] : [{ id, logprobs }]));
-  return scored.map(({ id, logprobs: { logprob, topIds, topLogprobs } }) => ({
-    ...entry(id, logprob),
-    top_logprobs: topIds.map((topId, rank) => entry(topId, topLogprobs[rank] as number)),
-  }));
-}
-
 /**
  * The form of completions: four parallel lists. top_logprobs always includes the token itself. The first token of an
  * echoed prompt has null, because nothing comes before it.
  */
 function listedLogprobs(
-  tokenizer: TokenBytes,
+  tokenizer: Pick<Tokenizer, 'bytes'>,
   tokens: readonly SentToken[],
 ): z.infer<typeof completionLogprobs> {
   const name = (id: number): string => {
@@ -202,17 +176,17 @@ function listedLogprobs(
   };
   return {
     text_offset: tokens.map(({ textOffset }) => textOffset),
-    token_logprobs: tokens.map(({ logprobs }) => (logprobs === undefined ? null : finite(logprobs.logprob))),
+    token_logprobs: tokens.map(({ logprobs }) =>
+      logprobs === undefined ? null : finiteLogprob(logprobs.logprob),
+    ),
     tokens: tokens.map(({ id }) => name(id)),
     top_logprobs: tokens.map(({ id, logprobs }) => {
       if (logprobs === undefined) return null;
       const { logprob, topIds, topLogprobs } = logprobs;
-      const top = topIds.map((topId, rank) => [name(topId), finite(topLogprobs[rank] as number)] as const);
-      return Object.fromEntries([...top, [name(id), finite(logprob)]]);
+      const top = topIds.map(
+        (topId, rank) => [name(topId), finiteLogprob(topLogprobs[rank] as number)] as const,
+      );
+      return Object.fromEntries([...top, [name(id), finiteLogprob(logprob)]]);
     }),
   };
-}
-
-function finite(logprob: number): number {
-  return Math.max(logprob, LOWEST_LOGPROB);
 }

@@ -69,18 +69,6 @@ export const completionChunkSchema = envelope('text_completion', {
 type Envelope = Omit<z.infer<typeof chatCompletionSchema>, 'object' | 'choices'>;
 type ChunkEnvelope = Omit<z.infer<typeof chatChunkSchema>, 'object' | 'choices'>;
 
-/** The error object that OpenAI's clients parse. It is also sent in a stream that has begun. */
-export const openAiErrorSchema = z
-  .object({
-    error: z.object({
-      message: z.string(),
-      type: z.string(),
-      param: z.string().nullable(),
-      code: z.string().nullable(),
-    }),
-  })
-  .meta({ title: 'OpenAiError' });
-
 /** What the answers repeat or obey of the request. */
 interface Asked {
   readonly model: string;

@@ -12,6 +12,7 @@ import {
 } from '../../server/route-group.ts';
 import { batchOperations } from '../batches/routes.ts';
 import { openAiErrorBody } from '../error-bodies.ts';
+import { openAiErrorSchema } from '../error-schemas.ts';
 import { rerankOperations, rerankPaths } from '../rerank/routes.ts';
 import { responseOperations } from '../responses/routes.ts';
 import { calling, get, post, requestId } from '../route.ts';
@@ -21,7 +22,6 @@ import {
   chatCompletionSchema,
   completionChunkSchema,
   completionSchema,
-  openAiErrorSchema,
 } from './completion.ts';
 import { completions } from './completion-request.ts';
 import { embedding, embeddingBody, embeddingsSchema } from './embeddings.ts';

@@ -10,8 +10,8 @@ import { type Answer, json, type RouteDeps, type RouteGroup } from '../../server
 import { crashReport } from '../../telemetry/crash-reports.ts';
 import { parseBody } from '../body.ts';
 import { nativeErrorBody } from '../error-bodies.ts';
+import { nativeErrorSchema } from '../error-schemas.ts';
 import { readJson } from '../json.ts';
-import { nativeErrorSchema } from '../native/events.ts';
 import { get, post } from '../route.ts';
 import { health, healthSchema, ready, readySchema } from './health.ts';
 

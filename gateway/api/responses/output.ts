@@ -6,7 +6,7 @@ import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import { namedEvent } from '../../server/streams/response-stream.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { openAiErrorBody } from '../error-bodies.ts';
-import { tokenLogprobs } from '../openai/choices.ts';
+import { tokenLogprobs } from '../token-logprobs.ts';
 import type { ItemIds, ItemStatus, OutputItem, OutputPart, ResponseEventName } from './response.ts';
 
 /** The output of a response: what was thought, then each text of the answer as a message and each call as an item, in their order. */

@@ -5,8 +5,8 @@ import { type AnswerEnd, isCutShort } from '../../generation/text-stream.ts';
 import { jsonText } from '../../json/json-values.ts';
 import { endingFields, markFields, marks } from '../answer-fields.ts';
 import { effort } from '../call-fields.ts';
-import { tokenLogprobSchema } from '../openai/choices.ts';
-import { openAiErrorSchema } from '../openai/completion.ts';
+import { openAiErrorSchema } from '../error-schemas.ts';
+import { tokenLogprobSchema } from '../token-logprobs.ts';
 import type { ResponsesRequest } from './request.ts';
 
 /** A response and its events: what they are, and the JSON of a response in each of its stages. */

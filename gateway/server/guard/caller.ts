@@ -7,18 +7,27 @@ import type { KeyRight } from './api-keys.ts';
 
 /** Identifies the sender of a request by its key. */
 
-/**
- * The key of the HMAC that keys are digested with, so that nobody can compute a digest from a guessed key. It stays the
- * same while requests come, or a caller would be another one in the middle of a request.
- */
-let secret: Uint8Array = randomBytes(32);
-/** The secret that is kept with the jobs, so that the next process knows their callers too. */
-let keptSecret = secret;
+/** A gateway's digests of keys: 32 bytes that stand for a key and do not reveal it, since nobody else has the secret of the HMAC. */
+export class KeyDigests {
+  /** Stays the same while requests come, or a caller would be another one in the middle of a request. */
+  #secret: Uint8Array = randomBytes(32);
+  /** Is kept with the jobs, so that the next process knows their callers too. */
+  #kept = this.#secret;
 
-/** Sets the secret that is kept with the jobs. areRequestsComing: callers that are known already keep their digests. */
-export function setCallerSecret(kept: Uint8Array, areRequestsComing: boolean): void {
-  keptSecret = kept;
-  if (!areRequestsComing) secret = kept;
+  /** Sets the secret that is kept with the jobs. areRequestsComing: callers that are known already keep their digests. */
+  keep(secret: Uint8Array, areRequestsComing: boolean): void {
+    this.#kept = secret;
+    if (!areRequestsComing) this.#secret = secret;
+  }
+
+  of(key: string): Uint8Array {
+    return createHmac('sha256', this.#secret).update(key).digest();
+  }
+
+  /** The same by the secret that is kept with the jobs. */
+  keptOf(text: string): Uint8Array {
+    return createHmac('sha256', this.#kept).update(text).digest();
+  }
 }
 
 declare module 'hono' {
@@ -29,6 +38,7 @@ declare module 'hono' {
     caller: Caller;
     /** Returns the key's digest by the secret that is kept with the jobs. */
     keptKeyDigest: () => Uint8Array;
+    keyDigests: KeyDigests;
   }
 }
 
@@ -37,20 +47,10 @@ export function sharerOf(c: Context): Caller {
   return (c.get('caller') as Caller | undefined) ?? ANONYMOUS;
 }
 
-/** A digest of 32 bytes that stands for a key and does not reveal it. */
-export function digestOf(key: string): Uint8Array {
-  return createHmac('sha256', secret).update(key).digest();
-}
-
 /** The field of a log line that says whose request it is about; none where no keys are required. */
 export function callerField(c: Context): { readonly caller?: string } {
   const caller = c.get('caller') as Caller | undefined;
   return caller === undefined ? {} : { caller: caller.name };
-}
-
-/** The same by the secret that is kept with the jobs. */
-export function keptDigestOf(key: string): Uint8Array {
-  return createHmac('sha256', keptSecret).update(key).digest();
 }
 
 /**

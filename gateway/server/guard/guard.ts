@@ -4,7 +4,7 @@ import { isLoopback, isOrigin } from '../../config/kinds.ts';
 import type { CacheSharing } from '../../config/serve-settings.ts';
 import { ApiError } from '../../errors/api-error.ts';
 import type { KeyCheck } from './api-keys.ts';
-import { cacheSaltOf, digestOf, keptDigestOf } from './caller.ts';
+import { cacheSaltOf, type KeyDigests } from './caller.ts';
 
 /** Says who may use this server. */
 export interface GuardRules {
@@ -33,7 +33,11 @@ export const loopbackOnly: GuardRules = {
 const PREFLIGHT_MAX_AGE_SEC = 600;
 
 /** Puts the checks before everything that is added to the app later, so that no body is read before they pass. */
-export function addGuard(app: Hono, rules: GuardRules): void {
+export function addGuard(app: Hono, rules: GuardRules, digests: KeyDigests): void {
+  app.use(async (c, next) => {
+    c.set('keyDigests', digests);
+    await next();
+  });
   app.use(checkHost(new HostNames(rules.hosts)));
   const isListed = rules.corsOrigins.length > 0;
   const origins = new Origins(isListed ? rules.corsOrigins : LOCAL_ORIGINS);
@@ -110,11 +114,12 @@ function checkKey(keys: KeyCheck, sharing: CacheSharing): MiddlewareHandler {
               : 'This server does not know the key.',
         });
       }
-      const digest = digestOf(key);
+      const digests = c.get('keyDigests');
+      const digest = digests.of(key);
       c.set('keyRight', holder.right);
       c.set('caller', holder.caller);
       c.set('keyDigest', digest);
-      c.set('keptKeyDigest', () => keptDigestOf(key));
+      c.set('keptKeyDigest', () => digests.keptOf(key));
       c.set('cacheSalt', cacheSaltOf(sharing, digest));
     }
     await next();

@@ -17,6 +17,8 @@ declare module 'hono' {
   interface ContextVariableMap {
     /** The response stream, if it began before the answer was known (loading-stream.ts). */
     begunStream: ResponseStream;
+    /** The timers of the application's streams; those of the process by default. */
+    streamTimes: StreamTimes;
   }
 }
 
@@ -34,7 +36,6 @@ interface ResponseStreamOptions {
   readonly encoding?: Encoding;
   /** Whether a comment breaks a long silence; for server-sent events. */
   readonly isKeptAlive?: boolean;
-  readonly times?: StreamTimes;
 }
 
 /**
@@ -63,7 +64,7 @@ export class ResponseStream implements AtTurnEnd, TimedStream {
     this.#contentType = contentType;
     this.#encoding = options.encoding ?? 'utf8';
     this.#isKeptAlive = options.isKeptAlive ?? false;
-    this.#times = options.times ?? streamTimes;
+    this.#times = (c.get('streamTimes') as StreamTimes | undefined) ?? streamTimes;
   }
 
   get writtenMs(): number {
@@ -222,9 +223,9 @@ export class ResponseStream implements AtTurnEnd, TimedStream {
 }
 
 /** A stream of server-sent events. Each write must be whole events, so that a keep-alive comment never splits one. */
-export function eventStream(c: Context, times?: StreamTimes): ResponseStream {
+export function eventStream(c: Context): ResponseStream {
   const begun = c.get('begunStream') as ResponseStream | undefined;
-  return begun ?? new ResponseStream(c, 'text/event-stream', { isKeptAlive: true, ...(times && { times }) });
+  return begun ?? new ResponseStream(c, 'text/event-stream', { isKeptAlive: true });
 }
 
 /** An event with a name, as native streams use. */

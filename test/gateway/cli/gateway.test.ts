@@ -1,3 +1,5 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { Gateway } from '../../../gateway/cli/gateway.ts';
@@ -20,7 +22,7 @@ interface Started {
   readonly port: number;
 }
 
-function gatewayAt(port: number, onPort: (port: number) => void): Gateway {
+function gatewayAt(port: number, onPort: (port: number) => void, more: readonly string[] = []): Gateway {
   const args = [
     '--model',
     TINY_MODEL,
@@ -30,6 +32,7 @@ function gatewayAt(port: number, onPort: (port: number) => void): Gateway {
     String(port),
     '--kv-cache-bytes',
     '4194304',
+    ...more,
   ];
   const readAgain = () => readConfig([...args, '--crash-reports-dir', folder], {});
   const config = readAgain();
@@ -41,9 +44,9 @@ function gatewayAt(port: number, onPort: (port: number) => void): Gateway {
   });
 }
 
-async function started(): Promise<Started> {
+async function started(...more: string[]): Promise<Started> {
   let port = 0;
-  const gateway = gatewayAt(0, (bound) => (port = bound));
+  const gateway = gatewayAt(0, (bound) => (port = bound), more);
   await gateway.start();
   const url = `http://127.0.0.1:${port}`;
   await until(PATIENCE_MS, 'The model', async () => (await fetch(`${url}/ready`)).ok);
@@ -67,6 +70,26 @@ test('two gateways in one process answer alike, with the ids that they are given
     await Promise.all([first.gateway.stop(1000), second.gateway.stop(1000)]);
   }
   for (const { url } of [first, second]) assert.is(await fetch(`${url}/health`).catch(() => 'gone'), 'gone');
+});
+
+test('two gateways in one process with keys and journals of their own find the jobs of their callers', async () => {
+  const keys = join(folder, 'keys');
+  writeFileSync(keys, 'a-key-of-this-client\n', { mode: 0o600 });
+  const start = (name: string) =>
+    started('--api-keys-file', keys, '--journal-dir', join(folder, `journal-${name}`));
+  const headers = { 'content-type': 'application/json', 'x-api-key': 'a-key-of-this-client' };
+  const job = { job_id: 'a', prompt: 'abc', max_tokens: 1, durable: true };
+  const open: Started[] = [];
+  try {
+    for (const name of ['first', 'second']) {
+      const { url } = open[open.push(await start(name)) - 1] as Started;
+      const asked = await fetch(`${url}/execute`, { method: 'POST', headers, body: JSON.stringify(job) });
+      assert.match(await asked.text(), 'event: end');
+    }
+    for (const { url } of open) assert.is((await fetch(`${url}/jobs/a`, { headers })).status, 200);
+  } finally {
+    for (const { gateway } of open) await gateway.stop(0);
+  }
 });
 
 test('a gateway that cannot listen says why, and has stopped', async () => {

@@ -7,6 +7,7 @@ import { openDefaultJournal } from '../../../gateway/cli/open-journal.ts';
 import { batchBounds } from '../../../gateway/cli/server-settings.ts';
 import { readConfig } from '../../../gateway/config/config.ts';
 import { Jobs } from '../../../gateway/jobs/jobs.ts';
+import { KeyDigests } from '../../../gateway/server/guard/caller.ts';
 import { systemClock } from '../../../gateway/system/clock.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { oneModel } from '../../fixtures/app.ts';
@@ -33,7 +34,7 @@ async function opened(env: Readonly<Record<string, string>>) {
   const jobs = new Jobs({ models, log, now: Date.now });
   const config = readConfig(['--model', 'm.gguf'], {});
   const batches = new Batches({ ...batchBounds(config), clock: systemClock, log, now: Date.now });
-  await openDefaultJournal(jobs, batches, config, log);
+  await openDefaultJournal(jobs, batches, new KeyDigests(), config, log);
   return { jobs, lines: lines.map((line) => JSON.parse(line)) };
 }
 

@@ -6,7 +6,6 @@ import { unpackStart } from '../../../gateway/journal/records.ts';
 import { JournalStore } from '../../../gateway/journal/store.ts';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../../../gateway/runner/runner.ts';
 import { GATHER_MS, KEEP_ALIVE_INTERVAL_MS } from '../../../gateway/server/streams/stream-times.ts';
-import { systemClock } from '../../../gateway/system/clock.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { closeLater, closingSuite } from '../../fixtures/closing-suite.ts';
 import { type DurableApp, durableApp, journalFolder } from '../../fixtures/durable.ts';
@@ -281,13 +280,7 @@ test('what a runner sends of a job that it was to forget is not taken', async ()
 
 test('the stream of a parked job stays open, on comments', async () => {
   const clock = new VirtualClock();
-  const { now, after } = systemClock;
-  Object.assign(systemClock, {
-    now: () => clock.now(),
-    after: (delayMs: number, ring: () => void) => clock.after(delayMs, ring),
-  });
-  closeLater(() => Object.assign(systemClock, { now, after }));
-  const app = await appOver(journalFolder(), 2);
+  const app = await appOver(journalFolder(), 2, { clock });
   let text = '';
   void readAll(await begin(app), (read) => {
     text = read;

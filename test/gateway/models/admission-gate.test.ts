@@ -2,12 +2,13 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { AdmissionGate, type AdmissionGateOptions } from '../../../gateway/models/admission-gate.ts';
 import type { GenerationError } from '../../../gateway/runner/runner.ts';
+import { callerNamed } from '../../fixtures/keys.ts';
 import { generationErrorOf } from '../../fixtures/supervised.ts';
 import { VirtualClock } from '../../fixtures/virtual-clock.ts';
 
 const test = suite('gate');
 const stays = new AbortController().signal;
-const visitor = { deadlineMs: undefined, signal: stays };
+const visitor = { deadlineMs: undefined, signal: stays, caller: callerNamed('first') };
 
 function gateWith(changes: Partial<AdmissionGateOptions> = {}): {
   gate: AdmissionGate;
@@ -122,6 +123,23 @@ test('each wait has its end: the bound, the deadline, the server’s limit, the 
     'each refusal is counted',
   );
   await generationErrorOf(gate.enter({ ...visitor, signal: client.signal }));
+});
+
+test('a caller whose requests fill the gate leaves others their share of it', async () => {
+  const { gate } = gateWith({ maxWaiting: 4 });
+  gate.close();
+  const other = { ...visitor, caller: callerNamed('other') };
+  const waits = [visitor, visitor, visitor, visitor, other, other].map((each) => gate.enter(each));
+  assert.is(gate.numWaiting, 6);
+  for (const full of [visitor, other])
+    assert.is((await generationErrorOf(gate.enter(full))).code, 'QUEUE_FULL');
+  gate.open();
+  for (const leave of await Promise.all(waits)) leave();
+  gate.close();
+  const again = [other, other, other, other].map((each) => gate.enter(each));
+  assert.is(gate.numWaiting, 4, 'who has got in holds nothing of it');
+  gate.open();
+  for (const leave of await Promise.all(again)) leave();
 });
 
 test.run();

@@ -2,12 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import {
-  cacheSaltOf,
-  digestOf,
-  keptDigestOf,
-  setCallerSecret,
-} from '../../../../gateway/server/guard/caller.ts';
+import { cacheSaltOf, KeyDigests } from '../../../../gateway/server/guard/caller.ts';
 import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { keysOf } from '../../../fixtures/keys.ts';
@@ -17,11 +12,13 @@ const test = suite('caller');
 
 const KEY = 'correct-horse-battery';
 
-test('two processes have different salts for one key', () => {
-  const here = Buffer.from(cacheSaltOf('per-key', digestOf(KEY))).toString('hex');
+test('two gateways have different salts for one key, in one process or two', () => {
+  const saltOf = () => Buffer.from(cacheSaltOf('per-key', new KeyDigests().of(KEY))).toString('hex');
+  const here = saltOf();
+  assert.is.not(saltOf(), here);
   const module = fileURLToPath(new URL('../../../../gateway/server/guard/caller.ts', import.meta.url));
-  const script = `import { digestOf } from ${JSON.stringify(module)};
-    process.stdout.write(Buffer.from(digestOf(${JSON.stringify(KEY)})).toString('hex'));`;
+  const script = `import { KeyDigests } from ${JSON.stringify(module)};
+    process.stdout.write(Buffer.from(new KeyDigests().of(${JSON.stringify(KEY)})).toString('hex'));`;
   const args = ['--import', 'tsx', '--input-type=module', '--eval', script];
   const there = execFileSync(process.execPath, args, { encoding: 'utf8', timeout: 60_000 });
   assert.match(there, /^[0-9a-f]{64}$/);
@@ -31,13 +28,14 @@ test('two processes have different salts for one key', () => {
 
 test('a journal that is opened late takes no job from its caller', async () => {
   const key = 'a-key-of-this-client';
-  const { post, runner } = testApp({ guard: { ...loopbackOnly, apiKeys: keysOf([key]) } });
+  const keyDigests = new KeyDigests();
+  const { post, runner } = testApp({ keyDigests, guard: { ...loopbackOnly, apiKeys: keysOf([key]) } });
   runner.script = [[97], 'wait'];
   const headers = { 'x-api-key': key };
   const stream = await post('/execute', { job_id: 'a', prompt: 'x' }, headers);
-  const before = keptDigestOf(key);
-  setCallerSecret(new Uint8Array(32), true);
-  assert.not.equal(keptDigestOf(key), before, 'jobs of an earlier process are found by its secret');
+  const before = keyDigests.keptOf(key);
+  keyDigests.keep(new Uint8Array(32), true);
+  assert.not.equal(keyDigests.keptOf(key), before, 'jobs of an earlier process are found by its secret');
   await post('/cancel', { job_id: 'a' }, headers);
   assert.is((await readNativeAnswer(stream)).last.data.code, 'CANCELLED');
 });

@@ -36,7 +36,8 @@ async function opened(how: { signal?: AbortSignal } = {}) {
   const app = new Hono();
   app.get('/', (c) => {
     c.header('x-before', 'kept');
-    stream = eventStream(c, new StreamTimes(clock));
+    c.set('streamTimes', new StreamTimes(clock));
+    stream = eventStream(c);
     return stream.respond(source, () => numEnds++);
   });
   const response = await app.request(new Request('http://localhost/', how));

@@ -1,23 +1,23 @@
 import { isUtf8 } from 'node:buffer';
 import { type Context, Hono } from 'hono';
-import type { LineCall, LineRoutes } from '../../batches/batch-run.ts';
-import { answer } from '../../calls/answer.ts';
-import type { Call, ParsedCall } from '../../calls/call.ts';
-import { answerTwin } from '../../calls/kept-answer.ts';
-import { type ApiError, unsupported } from '../../errors/api-error.ts';
-import { JSON_TYPE, jsonText, memberOf } from '../../json/json-values.ts';
-import { cancelled } from '../../runner/runner.ts';
-import { failureLog } from '../../server/request-log.ts';
-import type { RouteDeps, RouteGroup } from '../../server/route-group.ts';
-import { toApiError } from '../../server/to-api-error.ts';
-import { inBackground } from '../../system/caller.ts';
-import type { Codec } from '../body.ts';
-import { openAiErrorBody } from '../error-bodies.ts';
-import { parseJson } from '../json.ts';
-import { chat } from '../openai/chat-request.ts';
-import { completions } from '../openai/completion-request.ts';
-import { embedding } from '../openai/embeddings.ts';
-import { RESPONSES_PATH, responses } from '../responses/responses.ts';
+import type { LineCall, LineRoutes } from '../batches/batch-run.ts';
+import { answer } from '../calls/answer.ts';
+import type { Call, ParsedCall } from '../calls/call.ts';
+import { answerTwin } from '../calls/kept-answer.ts';
+import { type ApiError, unsupported } from '../errors/api-error.ts';
+import { JSON_TYPE, jsonText, memberOf } from '../json/json-values.ts';
+import { cancelled } from '../runner/runner.ts';
+import { failureLog } from '../server/request-log.ts';
+import type { RouteDeps, RouteGroup } from '../server/route-group.ts';
+import { toApiError } from '../server/to-api-error.ts';
+import { inBackground } from '../system/caller.ts';
+import type { Codec } from './body.ts';
+import { openAiErrorBody } from './error-bodies.ts';
+import { parseJson } from './json.ts';
+import { chat } from './openai/chat-request.ts';
+import { completions } from './openai/completion-request.ts';
+import { embedding } from './openai/embeddings.ts';
+import { RESPONSES_PATH, responses } from './responses/responses.ts';
 
 /**
  * The routes of lines: an application of their own without guard and socket, since a line was admitted with its batch. A call that
