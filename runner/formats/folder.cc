@@ -183,6 +183,10 @@ class FolderReader {
                                    std::to_string(dim) + ", which must be even");
       }
     }
+    if (view.name == "position_embd.weight" && config_.first_position < view.rows()) {
+      view.data = view.data.subspan(view.data.size() / view.rows() * config_.first_position);
+      view.shape[1] -= config_.first_position;
+    }
     if (!names_.insert(view.name).second) return bad_model(path, what + " twice");
     if (arrangement.kind != Arrangement::kSame) model_.others.emplace(view.name, arrangement);
     model_.own_names.emplace(view.name, tensor.name);

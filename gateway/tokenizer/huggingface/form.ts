@@ -188,6 +188,7 @@ interface Surroundings {
 }
 
 const tokenAndId = z.tuple([z.string(), z.int().min(0)]);
+/** BertProcessing and RobertaProcessing: the two put the same around one text. */
 const bertProcessing = z.object({ sep: tokenAndId, cls: tokenAndId });
 const template = z.object({
   single: z.array(
@@ -204,13 +205,14 @@ export function surroundingsOf(json: PartJson | null | undefined): Surroundings 
   let around: Surroundings = { prefixIds: [], suffixIds: [] };
   for (const part of partsOf(json, 'processors', 'post-processor')) {
     if (part.type === 'TemplateProcessing') around = fromTemplate(part);
-    else if (part.type === 'BertProcessing') {
-      const { cls, sep } = checked(bertProcessing, part, 'its post-processor BertProcessing');
+    else if (part.type === 'BertProcessing' || part.type === 'RobertaProcessing') {
+      const { cls, sep } = checked(bertProcessing, part, `its post-processor ${part.type}`);
       around = { prefixIds: [cls[1]], suffixIds: [sep[1]] };
     } else if (part.type !== 'ByteLevel')
       throw unsupported('post-processor', part.type, [
         'TemplateProcessing',
         'BertProcessing',
+        'RobertaProcessing',
         'ByteLevel',
         'Sequence',
       ]);

@@ -135,6 +135,28 @@ test('Mixtral is a llama', async () => {
   assert.is((await readModel(folderWith({ 'config.json': mixtral }))).architecture, 'llama');
 });
 
+test('RoBERTa is a bert whose positions begin behind that of padding', async () => {
+  const roberta = {
+    ...(whole['config.json'] as object),
+    model_type: 'xlm-roberta',
+    max_position_embeddings: 514,
+  };
+  const model = await readModel(folderWith({ 'config.json': roberta }));
+  assert.equal([model.architecture, model.contextLength], ['bert', 512]);
+  for (const [pad_token_id, first] of [
+    [0, 1],
+    [512, 513],
+  ] as const) {
+    const config = { ...roberta, model_type: 'roberta', pad_token_id };
+    assert.is((await readModel(folderWith({ 'config.json': config }))).contextLength, 514 - first);
+  }
+  for (const pad_token_id of [-2, 513])
+    assert.match(
+      await fault({ 'config.json': { ...roberta, pad_token_id } }),
+      `its pad_token_id is ${pad_token_id}, but max_position_embeddings is 514`,
+    );
+});
+
 test('missing or invalid files are named', async () => {
   const config = (changes: object) => ({
     'config.json': { ...(whole['config.json'] as object), ...changes },
