@@ -7,12 +7,18 @@ import {
   type SentencePieceForm,
   spaceMark,
   TokenizerError,
+  type UnigramForm,
   type WordPieceForm,
 } from '../tables.ts';
 import { checked, type PartJson, partsOf, shown, type TokenizerJson, unsupported } from './schema.ts';
+import { unigramFormOf } from './unigram-form.ts';
 
 export interface TextForm {
-  readonly form: ByteLevelForm | Omit<SentencePieceForm, 'crossings'> | WordPieceForm;
+  readonly form:
+    | ByteLevelForm
+    | Omit<SentencePieceForm, 'crossings'>
+    | WordPieceForm
+    | Omit<UnigramForm, 'scores' | 'unknownScore'>;
   readonly isNfc: boolean;
 }
 
@@ -41,6 +47,7 @@ const leaveNothing: ReadonlySet<ExpressionName> = new Set(['gpt2', 'llama3', 'qw
 export function formOf(file: TokenizerJson): TextForm {
   const { normalizer, pre_tokenizer, model } = file;
   if (model.type === 'WordPiece') return { form: wordPieceFormOf(file), isNfc: false };
+  if (model.type === 'Unigram') return { form: unigramFormOf(file), isNfc: false };
   const normal = normalizerOf(normalizer);
   const parts = partsOf(pre_tokenizer, 'pretokenizers', 'pre-tokenizer');
   const ignoreMerges = model.ignore_merges === true;
