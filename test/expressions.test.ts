@@ -38,6 +38,8 @@ const makers: Readonly<Record<string, () => Promise<unknown>>> = {
     const { LiteralFinder } = await import('../gateway/tokenizer/added-tokens.ts');
     new ControlTokenEscaper(['<s>'], await LiteralFinder.of([['<s>', 0]]), []);
   },
+  'gateway/tokenizer/charsmap.ts': () => import('../gateway/tokenizer/charsmap.ts'),
+  'gateway/tokenizer/text-changes.ts': () => import('../gateway/tokenizer/text-changes.ts'),
   'gateway/tokenizer/pre-tokenizers/bert.ts': () => import('../gateway/tokenizer/pre-tokenizers/bert.ts'),
   'gateway/tokenizer/pre-tokenizers/word-splitter.ts': async () => {
     const { WordSplitter } = await import('../gateway/tokenizer/pre-tokenizers/word-splitter.ts');

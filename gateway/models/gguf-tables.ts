@@ -5,12 +5,20 @@
 
 import { harmonyMarks } from '../prompt/harmony-format.ts';
 import { packAddedTokens } from '../tokenizer/added-tokens.ts';
+import { charsmapOf } from '../tokenizer/charsmap.ts';
 import { MergeTable, newMergeSlots, ranksOf } from '../tokenizer/merges.ts';
 import { decodeUtf8, isTextAt, type PackedTexts, stringAt, TextIndex } from '../tokenizer/packed-texts.ts';
 import { lowerCase } from '../tokenizer/pre-tokenizers/bert.ts';
 import { type PreTokenizer, preTokenizers } from '../tokenizer/pre-tokenizers/named.ts';
 import { crossingsOf } from '../tokenizer/sentencepiece.ts';
-import { type AddedToken, spaceMark, TokenizerError, type TokenizerTables } from '../tokenizer/tables.ts';
+import {
+  type AddedToken,
+  spaceMark,
+  type TextChange,
+  TokenizerError,
+  type TokenizerTables,
+} from '../tokenizer/tables.ts';
+import { unigramVocabulary, unknownScoreOf } from '../tokenizer/unigram.ts';
 import {
   byteOfToken,
   decodeAlphabet,
@@ -40,9 +48,9 @@ export interface GgufTokenizer {
 /** Throws TokenizerError, or MetadataError for a key that is missing or has another type. */
 export function tokenizerOfGguf(metadata: Metadata): GgufTokenizer {
   const kind = metadata.string('tokenizer.ggml.model');
-  if (kind !== 'gpt2' && kind !== 'llama' && kind !== 'bert')
+  if (kind !== 'gpt2' && kind !== 'llama' && kind !== 'bert' && kind !== 't5')
     throw new TokenizerError(
-      `its tokenizer is of the kind ${kind}; gpt2 (byte-level BPE), llama (SentencePiece) and bert (WordPiece) are supported`,
+      `its tokenizer is of the kind ${kind}; gpt2 (byte-level BPE), llama (SentencePiece), bert (WordPiece) and t5 (Unigram) are supported`,
     );
   const tokens = metadata.texts('tokenizer.ggml.tokens');
   if (tokens.starts.length === 1) throw new TokenizerError('its vocabulary is empty');
@@ -54,18 +62,23 @@ export function tokenizerOfGguf(metadata: Metadata): GgufTokenizer {
   const common = { added: packAddedTokens(added), unknownId: id('unknown') };
   if (kind === 'bert') return { tables: { ...common, ...wordPiece(metadata, tokens, role, id) }, stopIds };
   const pre = kind === 'gpt2' ? preTokenizerOf(metadata.string('tokenizer.ggml.pre')) : undefined;
-  const vocabulary = vocabularyOf(tokens, role, pre === undefined ? 'sentencepiece' : 'byte-level');
+  const vocabulary =
+    kind === 't5'
+      ? unigramVocabulary(tokens, role, common.unknownId)
+      : vocabularyOf(tokens, role, pre === undefined ? 'sentencepiece' : 'byte-level');
   const bosId = id('bos');
   const eosId = id('eos');
   const addBos = metadata.optionalBool('tokenizer.ggml.add_bos_token') ?? pre?.addBos ?? kind === 'llama';
-  const addEos = metadata.optionalBool('tokenizer.ggml.add_eos_token') ?? false;
+  const addEos = metadata.optionalBool('tokenizer.ggml.add_eos_token') ?? kind === 't5';
   return {
     tables: {
       ...common,
       ...vocabulary,
-      ...(pre === undefined
-        ? sentencePiece(metadata, vocabulary)
-        : byteLevel(metadata, pre, vocabulary, added)),
+      ...(pre !== undefined
+        ? byteLevel(metadata, pre, vocabulary, added)
+        : kind === 't5'
+          ? unigram(metadata, vocabulary)
+          : sentencePiece(metadata, vocabulary)),
       isNfc: pre?.isNfc ?? false,
       prefixIds: addBos && bosId !== undefined ? [bosId] : [],
       suffixIds: addEos && eosId !== undefined ? [eosId] : [],
@@ -103,8 +116,35 @@ function byteLevel(
   } as const;
 }
 
-function sentencePiece(metadata: Metadata, vocabulary: Vocabulary) {
-  const { texts, index, byteIds } = vocabulary;
+/**
+ * Text is cut into words and normalized as Hugging Face's library does it for these models. llama.cpp differs from it where a
+ * sequence of several characters is replaced.
+ */
+function unigram(metadata: Metadata, vocabulary: Vocabulary) {
+  const scores = scoresOf(metadata, vocabulary);
+  const given = metadata.optionalInt32Array('tokenizer.ggml.token_type');
+  const charsmap = metadata.optionalBytes('tokenizer.ggml.precompiled_charsmap');
+  const addsSpace = metadata.optionalBool('tokenizer.ggml.add_space_prefix') ?? true;
+  const changes: TextChange[] = charsmap === undefined ? [] : [{ kind: 'charsmap' }];
+  if (metadata.optionalBool('tokenizer.ggml.remove_extra_whitespaces') ?? true)
+    changes.push({ kind: 'words' });
+  return {
+    kind: 'gguf-ugm',
+    form: {
+      kind: 'unigram',
+      changes,
+      charsmap: charsmap && charsmapOf(charsmap),
+      spacePrefix: addsSpace ? 'always-unless-space' : 'never',
+      splits: true,
+      scores: Float64Array.from(scores),
+      // Converters give padding a score of its own.
+      unknownScore: unknownScoreOf(scores.filter((_, id) => (given?.[id] ?? types.normal) === types.normal)),
+    },
+    merges: { kind: 'pairs', slots: newMergeSlots(0) },
+  } as const;
+}
+
+function scoresOf(metadata: Metadata, { texts }: Vocabulary): Float32Array {
   const scores = metadata.optionalFloat32Array('tokenizer.ggml.scores');
   const numTokens = texts.starts.length - 1;
   if (scores?.length !== numTokens)
@@ -113,6 +153,12 @@ function sentencePiece(metadata: Metadata, vocabulary: Vocabulary) {
     );
   if (scores.some(Number.isNaN))
     throw new TokenizerError('tokenizer.ggml.scores has an entry that is not a number');
+  return scores;
+}
+
+function sentencePiece(metadata: Metadata, vocabulary: Vocabulary) {
+  const { texts, index, byteIds } = vocabulary;
+  const scores = scoresOf(metadata, vocabulary);
   if (new TextIndex(texts, index).find(Uint8Array.of(0x20), 0, 1) === -1 && byteIds[0x20] === -1)
     throw new TokenizerError(`its vocabulary has no token for a space, written ${spaceMark}`);
   const addsSpace = metadata.optionalBool('tokenizer.ggml.add_space_prefix') ?? true;
@@ -177,7 +223,11 @@ function isCased(tokens: PackedTexts, role: Uint8Array): boolean {
   });
 }
 
-function rolesOf(metadata: Metadata, tokens: PackedTexts, kind: 'gpt2' | 'llama' | 'bert'): Uint8Array {
+function rolesOf(
+  metadata: Metadata,
+  tokens: PackedTexts,
+  kind: 'gpt2' | 'llama' | 'bert' | 't5',
+): Uint8Array {
   const numTokens = tokens.starts.length - 1;
   const given = metadata.optionalInt32Array('tokenizer.ggml.token_type');
   if (given !== undefined && given.length !== numTokens)
@@ -188,11 +238,12 @@ function rolesOf(metadata: Metadata, tokens: PackedTexts, kind: 'gpt2' | 'llama'
     if (type < 0 || type > types.byte) throw new TokenizerError(`the token ${id} has type ${type}`);
     if (type === types.control || type === types.unknown) role[id] = roles.control;
     else if (type === types.userDefined) role[id] = roles.literal;
+    else if (kind === 't5' && type === types.byte && byteOfToken(tokens, id) >= 0) role[id] = roles.byte;
     else if (kind === 'llama' && (type === types.byte || given === undefined) && byteOfToken(tokens, id) >= 0)
       role[id] = roles.byte;
     if (looksSpecial(tokens, id) && endsTurn(stringAt(tokens, id))) role[id] = roles.control;
   }
-  for (const key of kind === 'bert' ? bertControlKeys : controlKeys) {
+  for (const key of kind === 'bert' || kind === 't5' ? bertControlKeys : controlKeys) {
     const id = tokenId(metadata, key, numTokens);
     if (id !== undefined) role[id] = roles.control;
   }

@@ -126,6 +126,15 @@ export class Metadata {
     );
   }
 
+  /** An array of bytes, which some writers take for signed numbers. */
+  optionalBytes(key: string): Uint8Array | undefined {
+    return this.#find(key, 'array of uint8', (found) => {
+      if (found.type !== 'array' || (found.of !== 'uint8' && found.of !== 'int8')) return undefined;
+      const { buffer, byteOffset, byteLength } = found.value as Uint8Array;
+      return new Uint8Array(buffer, byteOffset, byteLength);
+    });
+  }
+
   optionalInt32Array(key: string): Int32Array | undefined {
     return this.#find(key, 'array of int32', ({ value }) =>
       value instanceof Int32Array ? value : undefined,

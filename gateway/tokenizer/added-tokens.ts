@@ -94,7 +94,7 @@ function touchesWord(text: string, start: number, end: number): boolean {
 }
 
 /** Trims the end without a regular expression, which would start at every space of the text. */
-function trimEnd(text: string): string {
+export function trimEnd(text: string): string {
   let end = text.length;
   while (end > 0 && isSpace.test(text[end - 1] as string)) end--;
   return text.slice(0, end);

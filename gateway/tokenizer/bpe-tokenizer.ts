@@ -1,14 +1,15 @@
 /**
- * Byte pair encoding or WordPiece with the tables of a vocabulary. Added tokens are cut out first. The rest is normalized and cut
+ * Byte pair encoding, WordPiece or Unigram with the tables of a vocabulary. Added tokens are cut out first. The rest is normalized and cut
  * into words. With byte pair encoding the symbols of each word merge into tokens, and with WordPiece each word is cut into the
- * longest tokens. The ids equal those of the tokenizer that the model was trained with.
+ * longest tokens; with Unigram into those with the best scores. The ids equal those of the tokenizer that the model was trained with.
  */
-import { AddedTokens, type Piece, type TextSegment, unpackAddedTokens } from './added-tokens.ts';
+import { AddedTokens, type TextSegment, unpackAddedTokens } from './added-tokens.ts';
 import { MergeTable, ScoreMergeFinder } from './merges.ts';
 import { bytesAt, TextIndex } from './packed-texts.ts';
 import { leastWords } from './pre-tokenizers/bert.ts';
 import { SentencePieceWords } from './sentencepiece.ts';
 import { type AddedToken, spaceMark, type TokenizerKind, type TokenizerTables } from './tables.ts';
+import { TextChanges } from './text-changes.ts';
 import {
   type EncodedText,
   type EncodeOptions,
@@ -19,6 +20,7 @@ import {
   shortTextChars,
   type Tokenizer,
 } from './tokenizer.ts';
+import { UnigramWords } from './unigram.ts';
 import { WordMerger } from './word-merger.ts';
 import { WordPieceWords } from './wordpiece.ts';
 import { ByteLevelWords, type Words } from './words.ts';
@@ -28,6 +30,8 @@ export class BpeTokenizer implements Tokenizer {
   readonly #longTexts: LongTextEncoder | undefined;
   readonly #added: AddedTokens;
   readonly #words: Words;
+  /** For Unigram. */
+  readonly #changes: TextChanges | undefined;
   /** The most words that the literal of one token counts for in a lower bound. */
   readonly #wordsOfLiteral: number;
   readonly controlLiterals: readonly string[];
@@ -56,6 +60,7 @@ export class BpeTokenizer implements Tokenizer {
     const index = new TextIndex(tables.texts, tables.index);
     this.#words = wordsOf(tables, index);
     const { form } = tables;
+    this.#changes = form.kind === 'unigram' ? new TextChanges(form.changes, form.charsmap) : undefined;
     this.#wordsOfLiteral =
       form.kind === 'wordpiece'
         ? added.reduce((most, { content }) => Math.max(most, leastWords(content, form)), 1)
@@ -125,26 +130,29 @@ export class BpeTokenizer implements Tokenizer {
         ids.push(piece.token.id);
         continue;
       }
-      const text = isNfc ? piece.text.normalize('NFC') : piece.text;
-      yield* this.#words.encode(this.#spacePrefix(pieces, index) + text, ids);
+      const composed = isNfc ? piece.text.normalize('NFC') : piece.text;
+      const text = this.#changes === undefined ? composed : yield* this.#changes.apply(composed);
+      if (text !== '') yield* this.#words.encode(this.#spacePrefix(text, index) + text, ids);
       yield;
     }
     if (addSpecial) ids.push(...suffixIds);
     return ids;
   }
 
-  /** The space that SentencePiece puts in front of the text piece at `index`, or ''. */
-  #spacePrefix(pieces: readonly Piece[], index: number): string {
+  /** The space that SentencePiece puts in front of a text, which is the piece at `index`, or ''. */
+  #spacePrefix(text: string, index: number): string {
     const { form } = this.#tables;
-    if (form.kind !== 'sentencepiece' || form.spacePrefix === 'never') return '';
+    if (!('spacePrefix' in form) || form.spacePrefix === 'never') return '';
     if (form.spacePrefix === 'always') return ' ';
     if (form.spacePrefix === 'first-unless-space' && index > 0) return '';
-    return /^[ ▁]/.test(pieces[index]?.text ?? '') ? '' : ' ';
+    return /^[ ▁]/.test(text) ? '' : ' ';
   }
 
   leastTokens(text: string): number {
     const { byteIds, isNfc, form, maxTokenBytes } = this.#tables;
     if (form.kind === 'wordpiece') return Math.ceil(leastWords(text, form) / this.#wordsOfLiteral);
+    // One unknown token may stand for any number of characters, and a normalizer may remove some.
+    if (form.kind === 'unigram') return 0;
     let kept = isNfc ? text.normalize('NFC') : text;
     if (this.#added.strip) kept = kept.replace(/\s+/g, '');
     if (form.kind === 'sentencepiece') {
@@ -170,13 +178,14 @@ export class BpeTokenizer implements Tokenizer {
   get addsSpace(): boolean {
     const { form } = this.#tables;
     if (form.kind === 'wordpiece') return true;
-    return form.kind === 'sentencepiece' && form.spacePrefix !== 'never';
+    return 'spacePrefix' in form && form.spacePrefix !== 'never';
   }
 }
 
 function wordsOf(tables: TokenizerTables, index: TextIndex): Words {
   const { texts, form, merges } = tables;
   if (form.kind === 'wordpiece') return new WordPieceWords(tables, form, index);
+  if (form.kind === 'unigram') return new UnigramWords(tables, form, index);
   const merger = new WordMerger(
     merges.kind === 'pairs' ? new MergeTable(merges.slots) : new ScoreMergeFinder(texts, index, merges.ranks),
   );

@@ -103,7 +103,7 @@ export function firstInvalidUtf8(texts: PackedTexts): number {
 }
 
 /** 32-bit FNV-1a, as published by Fowler, Noll and Vo. */
-const hashStart = 0x811c9dc5 | 0;
+export const hashStart = 0x811c9dc5 | 0;
 const hashPrime = 0x01000193;
 
 /** before: the hash of the bytes in front, so that a text can be hashed in parts. */
@@ -149,6 +149,11 @@ export class TextIndex {
     return this.#slots[this.#find(bytes, start, end, bytes, 0, 0)] as number;
   }
 
+  /** As find(). hash: that of the bytes, by hashOf(). */
+  findHashed(bytes: Uint8Array, start: number, end: number, hash: number): number {
+    return this.#slots[this.#find(bytes, start, end, bytes, 0, 0, hash)] as number;
+  }
+
   /** The id of the token written with the left bytes followed by the right ones, or -1. */
   findJoined(
     left: Uint8Array,
@@ -169,8 +174,8 @@ export class TextIndex {
     right: Uint8Array,
     rightStart: number,
     rightEnd: number,
+    hash = hashOf(right, rightStart, rightEnd, hashOf(left, leftStart, leftEnd)),
   ): number {
-    const hash = hashOf(right, rightStart, rightEnd, hashOf(left, leftStart, leftEnd));
     const length = leftEnd - leftStart + rightEnd - rightStart;
     let slot = (hash ^ (hash >>> 15)) & this.#mask;
     for (;;) {

@@ -18,9 +18,9 @@ export interface TokenizerTables {
   readonly index: Int32Array;
   /** The token id of each byte; -1 if the byte has no token. */
   readonly byteIds: Int32Array;
-  /** Empty with WordPiece. */
+  /** Empty with WordPiece and Unigram. */
   readonly merges: PairMerges | ScoreMerges;
-  readonly form: ByteLevelForm | SentencePieceForm | WordPieceForm;
+  readonly form: ByteLevelForm | SentencePieceForm | WordPieceForm | UnigramForm;
   readonly isNfc: boolean;
   /** Tokens whose literals are found in text, including control tokens. */
   readonly added: AddedTokenTable;
@@ -34,7 +34,7 @@ export interface TokenizerTables {
 }
 
 /** The kind of file that the tokenizer was read from, and its algorithm. */
-export type TokenizerKind = 'gguf-bpe' | 'gguf-spm' | 'gguf-wpm' | 'hf-json';
+export type TokenizerKind = 'gguf-bpe' | 'gguf-spm' | 'gguf-wpm' | 'gguf-ugm' | 'hf-json';
 
 /** slots: those of a MergeTable. */
 interface PairMerges {
@@ -73,6 +73,40 @@ export interface SentencePieceForm {
 export interface WordPieceForm extends BertRules {
   readonly kind: 'wordpiece';
 }
+
+/** Text is normalized, cut into words with the space in front, and each word written in the tokens with the best scores. */
+export interface UnigramForm {
+  readonly kind: 'unigram';
+  readonly changes: readonly TextChange[];
+  /** Of the change `charsmap`. It is not in the list because typed arrays are sent as members of objects. */
+  readonly charsmap: Charsmap | undefined;
+  readonly spacePrefix: SentencePieceForm['spacePrefix'];
+  /** Whether each space begins a word. Otherwise a whole text is one word. */
+  readonly splits: boolean;
+  /** The score of each id. */
+  readonly scores: Float64Array;
+  /** The score of a character without a token. */
+  readonly unknownScore: number;
+}
+
+/** SentencePiece's compiled normalizer: sequences of characters, and the texts that replace them. */
+export interface Charsmap {
+  /** A double-array trie over UTF-8 bytes (Darts-clone). Its values are offsets into `texts`. */
+  readonly units: Uint32Array;
+  /** The replacements in UTF-8, each with a zero byte behind it. */
+  readonly texts: Uint8Array;
+}
+
+/**
+ * charsmap: by SentencePiece's compiled normalizer. replace: each occurrence of a literal. spaces: each run of two or more
+ * spaces. strip: white space at the beginning (left) or the end. words: white space between words becomes one space, unless the next word
+ * begins with the mark for a space, and there is none around the text.
+ */
+export type TextChange =
+  | { readonly kind: 'charsmap' | 'words' }
+  | { readonly kind: 'replace'; readonly from: string; readonly to: string }
+  | { readonly kind: 'spaces'; readonly to: string }
+  | { readonly kind: 'strip'; readonly left: boolean; readonly right: boolean };
 
 /** A token's text and the index of a space in it that follows another character. */
 export interface Crossing {

@@ -84,7 +84,7 @@ export function vocabularyOf(source: PackedTexts, role: Uint8Array, notation: No
 }
 
 /** For each id: 1 if text can become this token. */
-export function foundTokens({ index, isControl }: Vocabulary): Uint8Array {
+export function foundTokens({ index, isControl }: Pick<Vocabulary, 'index' | 'isControl'>): Uint8Array {
   const isFound = new Uint8Array(isControl.length);
   for (let slot = 0; slot < index.length; slot++) {
     const id = index[slot] as number;

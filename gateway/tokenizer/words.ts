@@ -7,9 +7,9 @@ import type { WordMerger } from './word-merger.ts';
 /** The number of UTF-16 units that are encoded in one step. */
 const stepChars = 2048;
 /** Words of at most this many UTF-16 units share buffers. */
-const keptUnits = 1024;
+export const keptUnits = 1024;
 /** The most UTF-8 bytes that one UTF-16 unit takes. */
-const unitBytes = 3;
+export const unitBytes = 3;
 const none = -1;
 
 /** Encodes text word by word. The ids of recent words are cached. */

@@ -190,6 +190,10 @@ class FolderReader {
                                    std::to_string(dim) + ", which must be even");
       }
     }
+    if (view.name == "position_embd.weight" && config_.first_position < view.rows()) {
+      view.data = view.data.subspan(view.data.size() / view.rows() * config_.first_position);
+      view.shape[1] -= config_.first_position;
+    }
     for (; arrangement.first < arrangement.step; ++arrangement.first) {
       if (arrangement.first == 1) view.name = name->second_name;
       if (!names_.insert(view.name).second) return bad_model(path, what + " twice");

@@ -24,14 +24,15 @@ struct Family {
   std::string_view activation;  // the only supported one
 };
 constexpr Family kFamilies[] = {
-    {"llama", "llama", false, "silu"},    {"mistral", "llama", false, "silu"},
-    {"mixtral", "llama", false, "silu"},  {"qwen2", "qwen2", false, "silu"},
-    {"qwen3", "qwen3", false, "silu"},    {"qwen3_moe", "qwen3moe", false, "silu"},
-    {"phi3", "phi3", false, "silu"},      {"gemma3_text", "gemma3", true, "gelu_pytorch_tanh"},
-    {"glm4", "glm4", false, "silu"},      {"gemma2", "gemma2", true, "gelu_pytorch_tanh"},
-    {"smollm3", "smollm3", true, "silu"}, {"granite", "granite", false, "silu"},
-    {"olmo2", "olmo2", false, "silu"},    {"gpt2", "gpt2", true, "gelu_new"},
-    {"bert", "bert", true, "gelu"},       {"gpt_oss", "gpt-oss", false, "silu"},
+    {"llama", "llama", false, "silu"},     {"mistral", "llama", false, "silu"},
+    {"mixtral", "llama", false, "silu"},   {"qwen2", "qwen2", false, "silu"},
+    {"qwen3", "qwen3", false, "silu"},     {"qwen3_moe", "qwen3moe", false, "silu"},
+    {"phi3", "phi3", false, "silu"},       {"gemma3_text", "gemma3", true, "gelu_pytorch_tanh"},
+    {"glm4", "glm4", false, "silu"},       {"gemma2", "gemma2", true, "gelu_pytorch_tanh"},
+    {"smollm3", "smollm3", true, "silu"},  {"granite", "granite", false, "silu"},
+    {"olmo2", "olmo2", false, "silu"},     {"gpt2", "gpt2", true, "gelu_new"},
+    {"bert", "bert", true, "gelu"},        {"roberta", "bert", true, "gelu"},
+    {"xlm-roberta", "bert", true, "gelu"}, {"gpt_oss", "gpt-oss", false, "silu"},
 };
 
 class ConfigReader : private FolderValues {
@@ -127,7 +128,11 @@ class ConfigReader : private FolderValues {
     copy("num_hidden_layers", "block_count");
     copy("hidden_size", "embedding_length");
     copy("intermediate_size", "feed_forward_length");
-    copy("max_position_embeddings", "context_length");
+    if (family_.model_type.ends_with("roberta")) {
+      read_positions_behind_padding();
+    } else {
+      copy("max_position_embeddings", "context_length");
+    }
     copy("num_attention_heads", "attention.head_count");
     copy("num_key_value_heads", "attention.head_count_kv");
     copy("head_dim", "attention.key_length");
@@ -240,6 +245,17 @@ class ConfigReader : private FolderValues {
       refuse("has a position_embedding_type other than absolute, which is not supported");
     if (is_true("is_decoder") || is_true("add_cross_attention"))
       refuse("has is_decoder or add_cross_attention, which are not supported");
+  }
+
+  // RoBERTa gives the first token the position behind pad_token_id, so no text uses the rows before it.
+  void read_positions_behind_padding() {
+    constexpr uint64_t kUsualPadding = 1;  // transformers' default
+    const auto padding = find("pad_token_id") == nullptr ? kUsualPadding : count("pad_token_id");
+    const auto positions = count("max_position_embeddings");
+    if (!padding || !positions || *positions < 2 || *padding > *positions - 2)
+      return refuse("lacks a pad_token_id with a position behind it below max_position_embeddings");
+    found().first_position = *padding + 1;
+    put(key_of("context_length"), *positions - found().first_position);
   }
 
   void read_mixtral() {

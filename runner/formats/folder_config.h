@@ -15,9 +15,10 @@ struct FolderConfig {
   std::string architecture;  // GGUF's name
   bool is_known = true;      // whether this program reads configurations of the architecture
   std::vector<GgufEntry> entries;
-  uint64_t head_dim = 0;    // 0: the configuration does not determine it
-  uint64_t vocab_size = 0;  // 0: the configuration does not have it
-  bool is_tied = false;     // whether the head multiplies by the embedding
+  uint64_t head_dim = 0;        // 0: the configuration does not determine it
+  uint64_t vocab_size = 0;      // 0: the configuration does not have it
+  bool is_tied = false;         // whether the head multiplies by the embedding
+  uint64_t first_position = 0;  // row of the table of positions that the first token of a text has
   // Tensors in GGUF that are numbers in the configuration.
   struct Factors {
     std::string name;

@@ -226,13 +226,15 @@ Result<FolderNames> FolderNames::of(std::string_view architecture,
                                     const std::function<bool(const std::string&)>& has_tensor,
                                     const std::string& path) {
   const std::string bare = join({*look_up_gguf(kModelNames, kGgufEmbedding, architecture), "weight"});
-  const std::string prefixed = std::string(body_of(architecture).prefix) + bare;
+  std::string_view prefix = body_of(architecture).prefix;
+  if (architecture == "bert" && has_tensor("roberta." + bare)) prefix = "roberta.";
+  const std::string prefixed = std::string(prefix) + bare;
   const bool is_bare = has_tensor(bare);
   if (is_bare && has_tensor(prefixed)) {
     return bad_model(path, "has tensors " + in_quotes(prefixed) + " and " + in_quotes(bare) +
                                ", of which only one can be the embedding");
   }
-  return FolderNames(architecture, is_bare ? "" : body_of(architecture).prefix);
+  return FolderNames(architecture, is_bare ? "" : prefix);
 }
 
 std::optional<std::string_view> FolderNames::take_layer(std::string_view& name) const {

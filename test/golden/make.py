@@ -108,6 +108,11 @@ ENCODERS = {
     "bert": (hf.BertConfig(vocab_size=VOCAB, hidden_size=HIDDEN, intermediate_size=96, num_hidden_layers=LAYERS,
                            num_attention_heads=4, max_position_embeddings=CONTEXT), hf.BertModel, "bert", torch.float16,
              {"": 300}),
+    # Positions begin behind that of padding, so the table has two rows that no text uses. One type of tokens.
+    "roberta": (hf.XLMRobertaConfig(vocab_size=VOCAB, hidden_size=HIDDEN, intermediate_size=96, num_hidden_layers=LAYERS,
+                                    num_attention_heads=4, max_position_embeddings=CONTEXT + 2, type_vocab_size=1,
+                                    pad_token_id=1, layer_norm_eps=1e-5), hf.XLMRobertaModel, "bert", torch.float16,
+                {"": 300}),
 }
 # As llama.cpp's converter does for these, rows of queries and keys are permuted.
 HAS_NEIGHBOURS = ("llama", "granite", "smollm3")
@@ -172,6 +177,8 @@ def gguf_tensors(model, architecture):
         if tied and name == "lm_head.weight" or name.startswith("pooler."):
             continue
         weight = parameter.float().numpy()
+        if name.endswith("position_embeddings.weight"):
+            weight = weight[-CONTEXT:]
         if architecture == "gpt2" and re.search(r"(c_attn|c_proj|c_fc)\.weight$", name):
             weight = weight.T  # transformers keeps them as (inputs, outputs)
         if architecture.startswith("gemma") and name.endswith("norm.weight"):
@@ -449,7 +456,8 @@ def make_encoder(name):
     write_gguf(FOLDER / f"{name}-f32.gguf", name, model, architecture, gguf.GGMLQuantizationType.F32)
     write_gguf(FOLDER / f"{name}-q8_0.gguf", name, quantised, architecture, gguf.GGMLQuantizationType.Q8_0)
     for label, count in prompts.items():
-        ids = np.random.default_rng(1).integers(0, VOCAB, count).tolist()
+        # Without padding, which has no position in RoBERTa.
+        ids = np.random.default_rng(1).integers(2 if name == "roberta" else 0, VOCAB, count).tolist()
         golden = {"prompt": ids, "vectors": vectors_of(model, ids), "vectors_q8_0": vectors_of(quantised, ids)}
         (FOLDER / f"{'-'.join(filter(None, (name, label)))}.json").write_text(json.dumps(golden) + "\n")
     folder = FOLDER / name

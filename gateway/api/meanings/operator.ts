@@ -15,7 +15,7 @@ export const reports: Readonly<Record<string, string>> = {
   'Health.model': 'The id of the first model; null until it is known.',
   quant_kind: 'The type of the weights; null until it is known.',
   tokenizer_kind:
-    '`gguf-bpe`, `gguf-spm` (SentencePiece), `gguf-wpm` (WordPiece) or `hf-json`; null until it is known.',
+    '`gguf-bpe`, `gguf-spm` (SentencePiece), `gguf-wpm` (WordPiece), `gguf-ugm` (Unigram) or `hf-json`; null until it is known.',
   vocab_size: 'The tokens of the vocabulary; null until it is known.',
   'Health.context_length': 'The most tokens of a prompt and its answer together; null until it is known.',
   'Health.capabilities': 'Always `text-gen`.',

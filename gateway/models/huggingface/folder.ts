@@ -63,6 +63,7 @@ const textConfig = z.object({
   n_positions: countUpTo(2 ** 31 - 1),
   eos_token_id: ids,
   bos_token_id: ids,
+  pad_token_id: z.int().nullish(),
   torch_dtype: z.string().max(80).nullish(),
   dtype: z.string().max(80).nullish(),
 });
@@ -88,6 +89,8 @@ const architectures: ReadonlyMap<string, string> = new Map([
   ['gemma3_text', 'gemma3'],
   ['qwen3_moe', 'qwen3moe'],
   ['gpt_oss', 'gpt-oss'],
+  ['roberta', 'bert'],
+  ['xlm-roberta', 'bert'],
 ]);
 const dtypes: ReadonlyMap<string, string> = new Map([
   ['float32', 'F32'],
@@ -109,10 +112,17 @@ function readConfig(folder: string): FolderConfig {
   const merged = { ...read, ...read.text_config };
   const { vocab_size, max_position_embeddings, n_positions } = merged;
   const model_type = merged.model_type ?? read.model_type;
-  const contextLength = max_position_embeddings ?? n_positions;
+  // RoBERTa gives the first token the position behind pad_token_id.
+  const firstPosition = model_type.endsWith('roberta') ? (merged.pad_token_id ?? 1) + 1 : 0;
+  const numPositions = max_position_embeddings ?? n_positions;
   if (vocab_size === undefined) throw new FolderError('config.json in it does not say vocab_size');
-  if (contextLength === undefined)
+  if (numPositions === undefined)
     throw new FolderError('config.json in it does not say max_position_embeddings');
+  const contextLength = numPositions - firstPosition;
+  if (firstPosition < 0 || contextLength < 1)
+    throw new FolderError(
+      `its pad_token_id is ${merged.pad_token_id}, but max_position_embeddings is ${numPositions}`,
+    );
   const generation = readAs(generationConfig, join(folder, 'generation_config.json'));
   const stopIds = [...listed(generation?.eos_token_id), ...listed(merged.eos_token_id)];
   const outside = stopIds.find((id) => id >= vocab_size);

@@ -166,7 +166,7 @@ export function encodeProcessorMs(numChars: number): number {
 
 const partBytes = 2 ** 18;
 
-const arrays = { Uint8Array, Int32Array, Uint32Array } as const;
+const arrays = { Uint8Array, Int32Array, Uint32Array, Float64Array } as const;
 type ArrayKind = keyof typeof arrays;
 type SentArray = InstanceType<(typeof arrays)[ArrayKind]>;
 

@@ -7,12 +7,18 @@ import {
   type SentencePieceForm,
   spaceMark,
   TokenizerError,
+  type UnigramForm,
   type WordPieceForm,
 } from '../tables.ts';
 import { checked, type PartJson, partsOf, shown, type TokenizerJson, unsupported } from './schema.ts';
+import { unigramFormOf } from './unigram-form.ts';
 
 export interface TextForm {
-  readonly form: ByteLevelForm | Omit<SentencePieceForm, 'crossings'> | WordPieceForm;
+  readonly form:
+    | ByteLevelForm
+    | Omit<SentencePieceForm, 'crossings'>
+    | WordPieceForm
+    | Omit<UnigramForm, 'scores' | 'unknownScore'>;
   readonly isNfc: boolean;
 }
 
@@ -41,6 +47,7 @@ const leaveNothing: ReadonlySet<ExpressionName> = new Set(['gpt2', 'llama3', 'qw
 export function formOf(file: TokenizerJson): TextForm {
   const { normalizer, pre_tokenizer, model } = file;
   if (model.type === 'WordPiece') return { form: wordPieceFormOf(file), isNfc: false };
+  if (model.type === 'Unigram') return { form: unigramFormOf(file), isNfc: false };
   const normal = normalizerOf(normalizer);
   const parts = partsOf(pre_tokenizer, 'pretokenizers', 'pre-tokenizer');
   const ignoreMerges = model.ignore_merges === true;
@@ -188,6 +195,7 @@ interface Surroundings {
 }
 
 const tokenAndId = z.tuple([z.string(), z.int().min(0)]);
+/** BertProcessing and RobertaProcessing: the two put the same around one text. */
 const bertProcessing = z.object({ sep: tokenAndId, cls: tokenAndId });
 const template = z.object({
   single: z.array(
@@ -204,13 +212,14 @@ export function surroundingsOf(json: PartJson | null | undefined): Surroundings 
   let around: Surroundings = { prefixIds: [], suffixIds: [] };
   for (const part of partsOf(json, 'processors', 'post-processor')) {
     if (part.type === 'TemplateProcessing') around = fromTemplate(part);
-    else if (part.type === 'BertProcessing') {
-      const { cls, sep } = checked(bertProcessing, part, 'its post-processor BertProcessing');
+    else if (part.type === 'BertProcessing' || part.type === 'RobertaProcessing') {
+      const { cls, sep } = checked(bertProcessing, part, `its post-processor ${part.type}`);
       around = { prefixIds: [cls[1]], suffixIds: [sep[1]] };
     } else if (part.type !== 'ByteLevel')
       throw unsupported('post-processor', part.type, [
         'TemplateProcessing',
         'BertProcessing',
+        'RobertaProcessing',
         'ByteLevel',
         'Sequence',
       ]);

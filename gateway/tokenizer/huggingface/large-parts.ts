@@ -5,16 +5,17 @@
 import { decodeUtf8 } from '../packed-texts.ts';
 import { JsonBytes, JsonFault } from './json-bytes.ts';
 import { type MergeEntries, readMerges } from './merges.ts';
-import { readVocab, TokenEntries } from './token-entries.ts';
+import { readScores, readVocab, type ScoredEntries, TokenEntries } from './token-entries.ts';
 
 export interface LargeParts {
-  /** The file with an empty object in place of the vocabulary and an empty array in place of the merges, if it has them. */
+  /** The file with an empty object or array in place of the vocabulary and an empty array in place of the merges, if it has them. */
   readonly rest: unknown;
   /**
-   * Empty if the file has no object "vocab"; merges: undefined if it has no array "merges". What the file has instead is in
-   * `rest`.
+   * Empty if the file has neither an object nor an array "vocab"; scores: undefined unless it is an array; merges: undefined if
+   * the file has no array "merges". What it has instead is in `rest`.
    */
   readonly entries: TokenEntries;
+  readonly scores: Float64Array | undefined;
   readonly merges: MergeEntries | undefined;
 }
 
@@ -26,7 +27,7 @@ interface Part<Content> {
 }
 
 interface Found {
-  vocab?: Part<TokenEntries> | undefined;
+  vocab?: Part<Pick<ScoredEntries, 'entries'> & Partial<ScoredEntries>> | undefined;
   /** Has no content if the vocabulary had not come yet. */
   merges?: Part<MergeEntries | undefined> | undefined;
 }
@@ -51,14 +52,17 @@ function readParts(bytes: Buffer): LargeParts {
   let at = start;
   for (const part of [vocab, merges].sort((one, other) => (one?.start ?? 0) - (other?.start ?? 0))) {
     if (part === undefined) continue;
-    text += bytes.toString('utf8', at, part.start) + (part === vocab ? '{}' : '[]');
+    text +=
+      bytes.toString('utf8', at, part.start) +
+      (part === vocab && vocab?.content.scores === undefined ? '{}' : '[]');
     at = part.end;
   }
   text += bytes.toString('utf8', at);
-  const entries = vocab?.content ?? new TokenEntries();
+  const entries = vocab?.content.entries ?? new TokenEntries();
   return {
     rest: parsed(text),
     entries,
+    scores: vocab?.content.scores,
     // Merges in front of the vocabulary are read only now.
     merges: merges && (merges.content ?? readMerges(new JsonBytes(bytes, merges.start), entries)),
   };
@@ -74,11 +78,15 @@ function findParts(json: JsonBytes): Found {
   };
   const inModel = (key: string): void => {
     if (key === 'vocab') {
-      found.vocab = json.startsObject ? part(() => readVocab(json)) : undefined;
+      found.vocab = json.startsObject
+        ? part(() => ({ entries: readVocab(json) }))
+        : json.startsArray
+          ? part(() => readScores(json))
+          : undefined;
       if (found.merges !== undefined) found.merges = { ...found.merges, content: undefined };
       if (found.vocab === undefined) json.skip();
     } else if (key === 'merges' && json.startsArray) {
-      const entries = found.vocab?.content;
+      const entries = found.vocab?.content.entries;
       found.merges = part(() => {
         if (entries !== undefined) return readMerges(json, entries);
         json.skip();

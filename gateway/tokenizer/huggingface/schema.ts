@@ -43,6 +43,13 @@ const wordPiece = z.object({
   vocab,
 });
 
+const unigram = z.object({
+  type: z.literal('Unigram'),
+  unk_id: z.int().min(0),
+  byte_fallback: z.boolean().nullish(),
+  vocab: z.custom<readonly unknown[]>(Array.isArray, 'an array is expected'),
+});
+
 const file = z.object({
   added_tokens: z.array(addedToken).default([]),
   normalizer: part.nullish(),
@@ -54,16 +61,17 @@ const file = z.object({
 
 export type AddedTokenJson = z.output<typeof addedToken>;
 export type PartJson = z.output<typeof part>;
-type ModelJson = z.output<typeof bpe> | z.output<typeof wordPiece>;
+type ModelJson = z.output<typeof bpe> | z.output<typeof wordPiece> | z.output<typeof unigram>;
+const models = { BPE: bpe, WordPiece: wordPiece, Unigram: unigram } as const;
 export type TokenizerJson = Omit<z.output<typeof file>, 'model'> & { readonly model: ModelJson };
 
 /** Throws TokenizerError if something is missing or of another type. */
 export function parseTokenizerJson(value: unknown): TokenizerJson {
   const { model, ...rest } = checked(file, value, 'its tokenizer.json');
   const type = model.type ?? 'BPE';
-  if (type !== 'BPE' && type !== 'WordPiece') throw unsupported('model', type, ['BPE', 'WordPiece']);
-  const what = "its tokenizer's model";
-  return { ...rest, model: type === 'BPE' ? checked(bpe, model, what) : checked(wordPiece, model, what) };
+  if (type !== 'BPE' && type !== 'WordPiece' && type !== 'Unigram')
+    throw unsupported('model', type, Object.keys(models));
+  return { ...rest, model: checked<z.ZodType<ModelJson>>(models[type], model, "its tokenizer's model") };
 }
 
 /**

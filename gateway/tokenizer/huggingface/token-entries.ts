@@ -151,6 +151,50 @@ function firstSlotOf(hash: number, mask: number): number {
 /** The most tokens of a vocabulary. All ids are smaller than this. */
 export const tokensMax = 2 ** 20;
 
+/** Tokens whose ids are their places in a list, and the score of each. */
+export interface ScoredEntries {
+  readonly entries: TokenEntries;
+  readonly scores: Float64Array;
+}
+
+/**
+ * Reads the vocabulary of Unigram in a tokenizer.json: a list of tokens with their scores. json: at the beginning of the list.
+ * Throws TokenizerError or JsonFault.
+ */
+export function readScores(json: JsonBytes): ScoredEntries {
+  const entries = new TokenEntries();
+  const scores: number[] = [];
+  json.array(() => {
+    const { at } = json;
+    const id = scores.length;
+    let numMembers = 0;
+    if (json.startsArray)
+      json.array(() => {
+        if (numMembers === 0 && json.startsString) {
+          const { bytes, start, end } = json.string();
+          entries.put(bytes, start, end, id);
+        } else if (numMembers === 1) scores.push(json.value() as number);
+        else json.skip();
+        numMembers++;
+      });
+    else json.skip();
+    if (numMembers !== 2 || entries.length !== scores.length || !Number.isFinite(scores[id])) {
+      const shownEntry = shown(new JsonBytes(json.bytes, at).value());
+      throw new TokenizerError(
+        `the entry ${id} of its vocabulary, ${shownEntry}, is not a token that occurs once and its score`,
+      );
+    }
+    if (scores.length > tokensMax) throw tooManyTokens();
+  });
+  return { entries, scores: Float64Array.from(scores) };
+}
+
+function tooManyTokens(): TokenizerError {
+  return new TokenizerError(
+    `its vocabulary has more than ${tokensMax} tokens, which are the most that are allowed`,
+  );
+}
+
 /**
  * Reads the vocabulary of a tokenizer.json: an object of tokens and their ids. json: at the beginning of the object. Throws
  * TokenizerError or JsonFault.
@@ -161,10 +205,7 @@ export function readVocab(json: JsonBytes): TokenEntries {
   const faults = new Map<number, number>();
   json.object((token) => {
     const entry = entries.put(token.bytes, token.start, token.end, none);
-    if (entry === tokensMax)
-      throw new TokenizerError(
-        `its vocabulary has more than ${tokensMax} tokens, which are the most that are allowed`,
-      );
+    if (entry === tokensMax) throw tooManyTokens();
     if (faults.size > 0) faults.delete(entry);
     const { at } = json;
     const small = json.smallNumber();

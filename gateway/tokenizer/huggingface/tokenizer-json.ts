@@ -4,6 +4,9 @@ import { newMergeSlots } from '../merges.ts';
 import { type PackedTexts, TextIndex, TextPacker } from '../packed-texts.ts';
 import { crossingsOf } from '../sentencepiece.ts';
 import { type AddedToken, TokenizerError, type TokenizerTables } from '../tables.ts';
+import { TextChanges } from '../text-changes.ts';
+import { finish } from '../tokenizer.ts';
+import { unigramVocabulary, unknownScoreOf } from '../unigram.ts';
 import { byteOfToken, roles, type Vocabulary, vocabularyOf } from '../vocabulary.ts';
 import { wordPieceVocabulary } from '../wordpiece.ts';
 import { formOf, surroundingsOf, type TextForm } from './form.ts';
@@ -26,24 +29,29 @@ export interface SpecialTokens {
  * nothing. Throws TokenizerError, or the SyntaxError of JSON.parse.
  */
 export function tablesOfTokenizerJson(bytes: Buffer, special: SpecialTokens, vocabSize = 0): TokenizerTables {
-  const { rest, entries, merges } = largePartsOf(bytes);
+  const { rest, entries, scores = new Float64Array(), merges } = largePartsOf(bytes);
   const file = parseTokenizerJson(rest);
+  const { model } = file;
   const textForm = formOf(file);
   const { form, isNfc } = textForm;
   const tokens = tokensOf(entries, file.added_tokens, vocabSize);
   const { entryOf } = tokens;
   const added = file.added_tokens.map((token) => addedToken(token, textForm));
   const source = packedTexts(tokens);
-  const role = rolesOf(tokens, source, added, form.kind === 'sentencepiece');
+  const hasBytes =
+    form.kind === 'sentencepiece' || (model.type === 'Unigram' && model.byte_fallback === true);
+  const role = rolesOf(tokens, source, added, hasBytes);
   const id = (token: string | undefined | null) => {
     const entry = token === undefined || token === null ? -1 : entries.findText(token);
     return entry === -1 ? undefined : entries.idOf(entry);
   };
-  const unknownId = id(file.model.unk_token);
+  const unknownId = model.type === 'Unigram' ? model.unk_id : id(model.unk_token);
   const vocabulary =
     form.kind === 'wordpiece'
       ? wordPieceVocabulary(source, role, 'hashes', unknownId)
-      : vocabularyOf(source, role, form.kind);
+      : form.kind === 'unigram'
+        ? unigramVocabulary(source, role, unknownId)
+        : vocabularyOf(source, role, form.kind);
   if (form.kind === 'sentencepiece') requireAllBytes(vocabulary);
   const around = surroundingsOf(file.post_processor);
   for (const id of [...around.prefixIds, ...around.suffixIds])
@@ -56,7 +64,12 @@ export function tablesOfTokenizerJson(bytes: Buffer, special: SpecialTokens, voc
     kind: 'hf-json',
     ...vocabulary,
     merges: { kind: 'pairs', slots },
-    form: form.kind === 'sentencepiece' ? { ...form, crossings: crossingsOf(vocabulary) } : form,
+    form:
+      form.kind === 'sentencepiece'
+        ? { ...form, crossings: crossingsOf(vocabulary) }
+        : form.kind === 'unigram'
+          ? { ...form, scores, unknownScore: unknownScoreOf(scores) }
+          : form,
     isNfc,
     added: packAddedTokens(added),
     prefixIds: decided(special.addBos, bosId, around.prefixIds),
@@ -90,7 +103,12 @@ function addedToken(json: AddedTokenJson, { form, isNfc }: TextForm): AddedToken
     throw new TokenizerError(
       `its added token ${shown(content)} is searched in normalized text, which is not supported with WordPiece`,
     );
-  if (normalized && !isControl && (marked || (isNfc && content.normalize('NFC') !== content)))
+  const isChanged =
+    form.kind === 'unigram'
+      ? /[ ▁]/.test(content) ||
+        finish(new TextChanges(form.changes, form.charsmap).apply(content)) !== content
+      : marked || (isNfc && content.normalize('NFC') !== content);
+  if (normalized && !isControl && isChanged)
     throw new TokenizerError(
       `its added token ${shown(content)} is normalized to another text, which is not supported`,
     );

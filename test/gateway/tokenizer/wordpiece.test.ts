@@ -248,11 +248,13 @@ test('GGUF metadata without what WordPiece needs is refused by name', () => {
   for (const [changes, message] of cases) assert.throws(() => ggufOf(file, changes), message);
 });
 
-test('[CLS] and [SEP] of BertProcessing are put around a text', () => {
+test('[CLS] and [SEP] of BertProcessing, or of RobertaProcessing, are put around a text', () => {
   const { file } = vocabularies.uncased;
-  const post_processor = { type: 'BertProcessing', sep: ['[SEP]', sepId], cls: ['[CLS]', clsId] };
-  const { prefixIds, suffixIds } = tablesOf({ ...file, post_processor });
-  assert.equal([prefixIds, suffixIds], [[clsId], [sepId]]);
+  for (const type of ['BertProcessing', 'RobertaProcessing']) {
+    const post_processor = { type, sep: ['[SEP]', sepId], cls: ['[CLS]', clsId] };
+    const { prefixIds, suffixIds } = tablesOf({ ...file, post_processor });
+    assert.equal([prefixIds, suffixIds], [[clsId], [sepId]], type);
+  }
 });
 
 test('a text that ends in unknown words has one control token behind it, so that it can be cut', async () => {

@@ -194,6 +194,10 @@ TEST_CASE("folders: configurations that would compute differently from transform
         begin + "lacks rope_theta.");
   CHECK(refusal_of("mixtral", [](json& config) { config.erase("num_local_experts"); }) ==
         begin + "lacks num_local_experts.");
+  for (const json& padding : {json(-1), json(513), json("x")})
+    CHECK(of("roberta", "pad_token_id", padding) ==
+          begin + "lacks a pad_token_id with a position behind it below max_position_embeddings.");
+  CHECK(of("roberta", "pad_token_id", 0) == "accepted");
   CHECK(of("qwen3moe", "norm_topk_prob", false).starts_with(begin + "does not set norm_topk_prob to true"));
   CHECK(of("qwen3moe", "mlp_only_layers", {0}).starts_with(begin + "has layers without experts"));
   CHECK(refusal_of("phi3", [](json& config) { config["rope_parameters"].erase("long_factor"); }) ==

@@ -131,6 +131,28 @@ test('Mixtral is a llama, and gpt-oss has the name of GGUF files', async () => {
   assert.is(await architectureOf('gpt_oss'), 'gpt-oss');
 });
 
+test('RoBERTa is a bert whose positions begin behind that of padding', async () => {
+  const roberta = {
+    ...(whole['config.json'] as object),
+    model_type: 'xlm-roberta',
+    max_position_embeddings: 514,
+  };
+  const model = await readModel(folderWith({ 'config.json': roberta }));
+  assert.equal([model.architecture, model.contextLength], ['bert', 512]);
+  for (const [pad_token_id, first] of [
+    [0, 1],
+    [512, 513],
+  ] as const) {
+    const config = { ...roberta, model_type: 'roberta', pad_token_id };
+    assert.is((await readModel(folderWith({ 'config.json': config }))).contextLength, 514 - first);
+  }
+  for (const pad_token_id of [-2, 513])
+    assert.match(
+      await fault({ 'config.json': { ...roberta, pad_token_id } }),
+      `its pad_token_id is ${pad_token_id}, but max_position_embeddings is 514`,
+    );
+});
+
 test('missing or invalid files are named', async () => {
   const config = (changes: object) => ({
     'config.json': { ...(whole['config.json'] as object), ...changes },

@@ -43,7 +43,7 @@ class Writer {
     if (this.#random.below(4) === 0) members.push(this.#vocab(tokens.slice(1)));
     if (this.#random.below(4) === 0) members.push(this.#merges(tokens));
     if (this.#random.below(8) === 0)
-      members.push(this.#member('vocab', this.#pick(['null', '[[1]]', '"x"'])));
+      members.push(this.#member('vocab', this.#pick(['null', '[["ab", -1.5] ,["\\u00e9",2e0]]', '"x"'])));
     if (this.#random.below(8) === 0) members.push(this.#member('merges', this.#pick(['null', '{}', '7'])));
     return this.#object(this.#shuffled(members));
   }
@@ -143,6 +143,7 @@ function isObject(value: unknown): boolean {
 function expectedOf(text: string): {
   rest: unknown;
   vocab: Map<string, number>;
+  scores: readonly number[];
   merges: readonly (readonly unknown[])[];
 } {
   const rest = JSON.parse(text) as Json & { model?: Record<string, unknown> };
@@ -152,6 +153,14 @@ function expectedOf(text: string): {
     for (const [token, id] of Object.entries(model?.vocab ?? {}))
       vocab.set(token, id === 0 ? 0 : (id as number));
     (model as Record<string, unknown>).vocab = {};
+  }
+  const scores: number[] = [];
+  if (isObject(model) && Array.isArray(model?.vocab)) {
+    for (const [token, score] of model?.vocab ?? []) {
+      vocab.set(token, scores.length);
+      scores.push(score);
+    }
+    (model as Record<string, unknown>).vocab = [];
   }
   let merges: readonly (readonly unknown[])[] = [];
   if (isObject(model) && Array.isArray(model?.merges)) {
@@ -165,16 +174,22 @@ function expectedOf(text: string): {
     });
     (model as Record<string, unknown>).merges = [];
   }
-  return { rest, vocab, merges };
+  return { rest, vocab, scores, merges };
 }
 
-function contentOf({ rest, entries, merges }: LargeParts): ReturnType<typeof expectedOf> {
+function contentOf({
+  rest,
+  entries,
+  scores = new Float64Array(),
+  merges,
+}: LargeParts): ReturnType<typeof expectedOf> {
   const text = (entry: number | undefined) =>
     entry === undefined || entry < 0 ? undefined : entries.textOf(entry);
   const all = Array.from({ length: entries.length }, (_, entry) => entry);
   return {
     rest,
     vocab: new Map(all.map((entry) => [entries.textOf(entry), entries.idOf(entry)])),
+    scores: [...scores],
     merges: Array.from({ length: merges?.numMerges ?? 0 }, (_, rank) =>
       Array.from({ length: mergeInts }, (_, i) => text(merges?.entries[rank * mergeInts + i])),
     ),

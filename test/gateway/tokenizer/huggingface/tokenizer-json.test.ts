@@ -149,12 +149,31 @@ test('Metaspace puts the space where it says', async () => {
 const wordPiece = JSON.parse(readFileSync(new URL('../../../golden/wordpiece.json', import.meta.url), 'utf8'))
   .vocabularies.uncased.file;
 
+const unigram = {
+  pre_tokenizer: { type: 'Metaspace', replacement: '▁', prepend_scheme: 'always', split: true },
+  model: {
+    type: 'Unigram',
+    unk_id: 0,
+    vocab: [
+      ['<unk>', 0],
+      ['▁a', -1],
+    ],
+  },
+};
+
 recordedCases(test, import.meta.url, (line) => {
-  const { whole, model, added: token, wordPiece: pieces, ...changes } = JSON.parse(line);
+  const { whole, model, added: token, wordPiece: pieces, unigram: scored, ...changes } = JSON.parse(line);
   if (whole !== undefined) return fault(whole);
   if (pieces !== undefined)
     return fault({ ...wordPiece, ...pieces, model: { ...wordPiece.model, ...pieces.model } });
+  if (scored !== undefined)
+    return fault({ ...unigram, ...scored, model: { ...unigram.model, ...scored.model } });
   return fault(token === undefined ? tinyTokenizerJson(changes, model) : added(token));
+});
+
+test('a score may be a whole number, and a token may have any place', async () => {
+  const tokenizer = await tokenizerOf(unigram);
+  assert.equal(tokenizer.encode('a b', plain), [1, 0]);
 });
 
 test('a token named __proto__ is a token', async () => {
