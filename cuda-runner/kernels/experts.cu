@@ -19,7 +19,7 @@ using Product = VectorProduct<kType, 1>;
 using AnyProduct = Product<TensorType::kF32>;
 using Memory = VectorProductMemory<1>;
 
-// The bias of the tile's row lane() of a matrix whose first bias is number `first`.
+// The product of the tile's row lane(), with the row's bias. first: the number of the matrix' first bias.
 __device__ float with_bias(float product, const ExpertBias& bias, uint32_t first, uint32_t tile) {
   if (!bias.is_there) return product;
   return product + bias.values.load_read_only<float>(first + tile * kWarpTileRows + lane());

@@ -30,9 +30,31 @@ void transpose(const std::byte* from, uint64_t columns, uint64_t rows, uint32_t 
   }
 }
 
+// A block of GGUF's is the scale and 16 bytes, of which byte i has weights i and i + 16. What is stored has
+// weights 2i and 2i + 1 in byte i.
+std::vector<std::byte> with_scales(const TensorView& tensor, const Arrangement& arrangement) {
+  constexpr size_t kCodeBytes = 16;
+  const uint64_t blocks_of_row = tensor.columns() / block_weights(TensorType::kMXFP4);
+  const uint64_t num_blocks = tensor.rows() * blocks_of_row;
+  CHECK(tensor.type == TensorType::kMXFP4 && arrangement.scales.size() == num_blocks * arrangement.step);
+  CHECK(tensor.data.size() == arrangement.scales.size() * kCodeBytes);
+  std::vector<std::byte> blocks(num_blocks * block_bytes(TensorType::kMXFP4));
+  std::byte* to = blocks.data();
+  for (uint64_t block = 0; block < num_blocks; ++block) {
+    const uint64_t row = block / blocks_of_row * arrangement.step + arrangement.first;
+    const uint64_t stored = row * blocks_of_row + block % blocks_of_row;
+    const std::byte* const codes = tensor.data.data() + stored * kCodeBytes;
+    const auto code = [&](size_t weight) { return codes[weight / 2] >> (weight % 2 * 4) & std::byte{0xf}; };
+    *to++ = arrangement.scales[stored];
+    for (size_t i = 0; i < kCodeBytes; ++i) *to++ = code(i) | code(i + kCodeBytes) << 4;
+  }
+  return blocks;
+}
+
 }  // namespace
 
 std::vector<std::byte> arranged(const TensorView& tensor, const Arrangement& arrangement) {
+  if (arrangement.kind == Arrangement::kMxfp4Blocks) return with_scales(tensor, arrangement);
   CHECK(!is_quantised(tensor.type));
   const size_t value_bytes = block_bytes(tensor.type);
   const uint64_t columns = tensor.columns();

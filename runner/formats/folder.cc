@@ -22,6 +22,7 @@ namespace {
 
 constexpr uint64_t kMaxConfigBytes = uint64_t{1} << 20;
 constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 24;
+constexpr uint64_t kMxfp4CodeBytes = 16;  // of a block
 
 std::string_view text_of(const MappedFile& file) {
   std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
@@ -67,6 +68,7 @@ class FolderReader {
     config_ = *std::move(found);
     hash_ = hash_of_head(config->bytes());
     if (const auto read = read_weights(); !read) return read.error();
+    if (const auto given = give_scales(); !given) return given.error();
     model_.entries = std::move(config_.entries);
     for (FolderConfig::Factors& factors : config_.factors) add_computed(std::move(factors));
     if (const auto checked = check_ends(); !checked) return checked.error();
@@ -157,7 +159,16 @@ class FolderReader {
                     static_cast<uint32_t>(tensor.shape.size()),
                     {1, 1, 1, 1},
                     tensor.data};
-    if (tensor.dtype == "F16") {
+    const bool has_scales = name && name->kind == Arrangement::kMxfp4Scales;
+    const bool has_codes = name && name->kind == Arrangement::kMxfp4Blocks;
+    if (has_scales || has_codes) {
+      view.type = TensorType::kMXFP4;
+      view.num_dims = 3;
+      if (tensor.dtype != "U8" || tensor.shape.size() != (has_codes ? 4 : 3) ||
+          (has_codes && tensor.shape.back() != kMxfp4CodeBytes))
+        return bad_model(path, what + " that is not U8 of (experts, rows, blocks" +
+                                   (has_codes ? ", " + std::to_string(kMxfp4CodeBytes) : "") + ")");
+    } else if (tensor.dtype == "F16") {
       view.type = TensorType::kF16;
     } else if (tensor.dtype == "BF16") {
       view.type = TensorType::kBF16;
@@ -168,11 +179,16 @@ class FolderReader {
       return bad_model(path, what + " with " + std::to_string(tensor.shape.size()) + " dimensions; 1 to " +
                                  std::to_string(view.shape.size()) + " are possible");
     }
+    if (has_scales) {
+      scales_.emplace(tensor.name, tensor);
+      return {};
+    }
     // A tensor with an unknown name is kept, and the loader reports that nothing uses it.
     Arrangement arrangement{name ? name->kind : Arrangement::kSame, config_.head_dim};
-    std::ranges::reverse_copy(tensor.shape, view.shape.begin());
+    std::ranges::reverse_copy(std::span(tensor.shape).first(view.num_dims), view.shape.begin());
     if (arrangement.kind == Arrangement::kTransposed && view.num_dims > 1)
       std::swap(view.shape[0], view.shape[1]);
+    if (has_codes) view.shape[0] *= block_weights(view.type);
     if (name && !name->second_name.empty()) {
       uint64_t& rows =
           view.shape[arrangement.kind == Arrangement::kInterleaved || view.num_dims == 1 ? 0 : 1];
@@ -202,6 +218,29 @@ class FolderReader {
       model_.tensors.push_back(view);
     }
     return {};
+  }
+
+  // Blocks of MXFP4 and their scales are tensors of their own in a folder.
+  Result<void> give_scales() {
+    size_t num_given = 0;
+    for (const TensorView& tensor : model_.tensors) {
+      const auto other = model_.others.find(tensor.name);
+      if (other == model_.others.end() || other->second.kind != Arrangement::kMxfp4Blocks) continue;
+      Arrangement& arrangement = other->second;
+      const std::string& blocks = model_.own_names.at(tensor.name);
+      const std::string wanted = blocks.substr(0, blocks.rfind('_')) + "_scales";
+      const auto scales = scales_.find(wanted);
+      if (scales == scales_.end()) return bad_model(model_.path, "lacks tensor " + runnel::in_quotes(wanted));
+      const std::vector<uint64_t> shape = {tensor.shape[2], tensor.shape[1] * arrangement.step,
+                                           tensor.shape[0] / block_weights(tensor.type)};
+      if (scales->second.shape != shape)
+        return bad_model(model_.path, "has tensor " + runnel::in_quotes(wanted) +
+                                          " of another shape than that of its blocks");
+      arrangement.scales = scales->second.data;
+      num_given += arrangement.first == 0;
+    }
+    if (num_given == scales_.size()) return {};
+    return bad_model(model_.path, "has scales of MXFP4 without their blocks");
   }
 
   void add_computed(FolderConfig::Factors factors) {
@@ -238,6 +277,7 @@ class FolderReader {
   FolderConfig config_;
   ModelContents model_;
   std::set<std::string> names_;
+  std::map<std::string, SafetensorsTensor> scales_;  // of MXFP4, by name
   uint64_t hash_ = 0;
   uint64_t num_tensors_ = 0;
 };

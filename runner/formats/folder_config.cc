@@ -72,7 +72,11 @@ class ConfigReader : private FolderValues {
 
   // Refuses variants of the architectures that would be computed wrongly here.
   void refuse_variants() {
-    if (find("quantization_config") != nullptr)
+    const json* quantization = find("quantization_config");
+    const json* method = quantization == nullptr ? nullptr : find_in(*quantization, "quant_method");
+    // gpt-oss is published so; its tensors say which of them are quantised.
+    const bool is_mxfp4 = family_.architecture == "gpt-oss" && method != nullptr && *method == "mxfp4";
+    if (quantization != nullptr && !is_mxfp4)
       refuse(
           "has quantization_config, which is not supported; weights in safetensors files must be F32, F16 or "
           "BF16");

@@ -113,6 +113,13 @@ constexpr WholeName kGptOssNames[] = {
     {"mlp.experts.gate_up_proj_bias", "ffn_gate_exps.bias", "ffn_up_exps.bias", Arrangement::kInterleaved},
     {"mlp.experts.down_proj", "ffn_down_exps.weight", "", Arrangement::kTransposed},
     {"mlp.experts.down_proj_bias", "ffn_down_exps.bias"},
+    // The same matrices in MXFP4.
+    {"mlp.experts.gate_up_proj_blocks", "ffn_gate_exps.weight", "ffn_up_exps.weight",
+     Arrangement::kMxfp4Blocks},
+    {"mlp.experts.gate_up_proj_scales", "ffn_gate_exps.weight", "ffn_up_exps.weight",
+     Arrangement::kMxfp4Scales},
+    {"mlp.experts.down_proj_blocks", "ffn_down_exps.weight", "", Arrangement::kMxfp4Blocks},
+    {"mlp.experts.down_proj_scales", "ffn_down_exps.weight", "", Arrangement::kMxfp4Scales},
 };
 
 // Ends of the names of constants that older programs saved with the weights: masks, numbers of positions, and

@@ -12,7 +12,7 @@
 namespace runnel {
 
 struct FolderName {
-  std::string gguf_name;  // empty: the model does not need this tensor
+  std::string gguf_name;  // empty: the model does not need this tensor; of scales: that of their blocks
   Arrangement::Kind kind = Arrangement::kSame;
   std::string second_name = {};  // of the tensor that has every second row; empty: gguf_name has all rows
 };

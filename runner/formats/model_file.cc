@@ -102,7 +102,12 @@ std::string ModelFile::shape_text(std::string_view name, uint32_t num_dims,
     std::ranges::reverse(sizes);  // columns last
     if (arrangement.kind == Arrangement::kTransposed && num_dims > 1)
       std::swap(sizes[num_dims - 1], sizes[num_dims - 2]);
-    sizes.back() *= arrangement.step;
+    if (arrangement.kind == Arrangement::kMxfp4Blocks && num_dims == 3) {
+      const uint64_t block_columns = block_weights(TensorType::kMXFP4);
+      sizes = {shape[2], shape[1] * arrangement.step, shape[0] / block_columns, block_columns / 2};
+    } else {
+      sizes.back() *= arrangement.step;
+    }
   }
   std::string text;
   for (const uint64_t size : sizes) text += (text.empty() ? "(" : ", ") + std::to_string(size);

@@ -139,6 +139,30 @@ TEST_CASE("folders: GPT-2 may be saved without its prefix, with masks and with i
   CHECK(same_bits(logits_of(folder.path(), model), logits_of(path, model)));
 }
 
+TEST_CASE("folders: experts of MXFP4 have the bits of a GGUF file of MXFP4") {
+  const GoldenModel model{"gpt-oss", "gpt-oss"};
+  const ModelFolder folder;
+  folder.write("config.json", bytes_of(golden_model_path("gpt-oss/config.json")));
+  const SafetensorsWriter weights = mxfp4_gpt_oss(golden_model_path("gpt-oss/model.safetensors"), 72);
+  folder.write(weights);
+  const Result<ModelFile> file = ModelFile::open(folder.path());
+  REQUIRE(file.ok());
+  GgufWriter writer = writer_of(f32_path(model));
+  for (WrittenTensor& tensor : writer.tensors) {
+    const TensorView* quantised = file->find_tensor(tensor.name);
+    if (quantised->type != TensorType::kMXFP4) continue;
+    const std::vector<std::byte> blocks = arranged(*quantised, file->arrangement_of(*quantised));
+    tensor.type = static_cast<uint32_t>(TensorType::kMXFP4);
+    tensor.data.assign(reinterpret_cast<const char*>(blocks.data()), blocks.size());
+  }
+  const TemporaryFile gguf(writer.bytes());
+  CHECK(same_bits(logits_of(folder.path(), model), logits_of(gguf.path(), model)));
+  ModelFolder sharded;
+  sharded.write("config.json", bytes_of(golden_model_path("gpt-oss/config.json")));
+  sharded.write_sharded(weights);
+  CHECK(same_bits(logits_of(sharded.path(), model), logits_of(gguf.path(), model)));
+}
+
 // The logits with weights that are quantised to Q8_0 when the model is loaded.
 Logits quantised_logits_of(const std::string& path, const GoldenModel& model) {
   CpuHarness harness(quantised(path, TensorType::kQ8_0),

@@ -1,8 +1,10 @@
 // Folders that cannot be read as a model. Each is refused with a sentence that names the fault.
 #include <sys/stat.h>
 
+#include <cmath>
 #include <functional>
 
+#include "runner/formats/dequantize.h"
 #include "runner/models/architectures.h"
 #include "runner/models/registry.h"
 #include "test/fixtures/golden_models.h"
@@ -223,6 +225,92 @@ TEST_CASE("folders: a tensor of a type or shape that weights do not have is refu
         "FOLDER/model.safetensors has tensor \"model.norm.weight\" with 5 dimensions; 1 to 4 are possible.");
   CHECK(refusal([](SafetensorsWriter& w) { w.tensor("model.norm.weight").data.pop_back(); }) ==
         "FOLDER/model.safetensors has tensor \"model.norm.weight\" of 127 bytes; BF16 of (64) takes 128.");
+}
+
+// A folder with the tiny gpt-oss, whose experts are of MXFP4.
+SafetensorsWriter write_mxfp4(const ModelFolder& folder,
+                              const std::function<void(SafetensorsWriter&)>& change) {
+  json config = golden_config("gpt-oss");
+  config["quantization_config"] = {{"quant_method", "mxfp4"}, {"modules_to_not_convert", {"lm_head"}}};
+  folder.write(config);
+  SafetensorsWriter weights = mxfp4_gpt_oss(golden_model_path("gpt-oss/model.safetensors"), 71);
+  change(weights);
+  folder.write(weights);
+  return weights;
+}
+
+TEST_CASE("folders: blocks of MXFP4 with their scales have the values that the format gives their codes") {
+  // Of the codes 0 to 7; the others are negative.
+  constexpr float kValues[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+  const ModelFolder folder;
+  SafetensorsWriter weights = write_mxfp4(folder, [](SafetensorsWriter&) {});
+  const Result<ModelFile> file = ModelFile::open(folder.path());
+  REQUIRE(file.ok());
+  struct Case {
+    const char* gguf;
+    const char* folder;
+    uint64_t first, step;  // rows
+  };
+  for (const Case& one :
+       {Case{"ffn_gate_exps", "gate_up_proj", 0, 2}, Case{"ffn_up_exps", "gate_up_proj", 1, 2},
+        Case{"ffn_down_exps", "down_proj", 0, 1}}) {
+    CAPTURE(one.gguf);
+    const TensorView* tensor = file->find_tensor("blk.1." + std::string(one.gguf) + ".weight");
+    REQUIRE(tensor != nullptr);
+    CHECK(tensor->type == TensorType::kMXFP4);
+    const std::string name = "model.layers.1.mlp.experts." + std::string(one.folder);
+    const std::string& codes = weights.tensor(name + "_blocks").data;
+    const std::string& scales = weights.tensor(name + "_scales").data;
+    const std::vector<std::byte> blocks = arranged(*tensor, file->arrangement_of(*tensor));
+    const size_t row_bytes = blocks.size() / tensor->rows();
+    std::vector<float> values(tensor->columns());
+    for (uint64_t row = 0; row < tensor->rows(); ++row) {
+      dequantize_row(TensorType::kMXFP4, std::span(blocks).subspan(row * row_bytes, row_bytes), values);
+      for (uint64_t column = 0; column < values.size(); ++column) {
+        const uint64_t index = (row * one.step + one.first) * values.size() + column;
+        const int code = static_cast<uint8_t>(codes[index / 2]) >> (index % 2 * 4) & 0xf;
+        const int exponent = static_cast<uint8_t>(scales[index / 32]) - 127;
+        REQUIRE(values[column] == std::ldexp(code < 8 ? kValues[code] : -kValues[code - 8], exponent));
+      }
+    }
+  }
+}
+
+TEST_CASE("folders: blocks and scales of MXFP4 that do not belong together are refused by name") {
+  const auto refusal = [](const std::function<void(SafetensorsWriter&)>& change) {
+    const ModelFolder folder;
+    write_mxfp4(folder, change);
+    return config_outcome_of(folder).message;
+  };
+  const std::string name = "model.layers.0.mlp.experts.down_proj";
+  const auto without = [&](const std::string& end) {
+    return refusal([&](SafetensorsWriter& w) {
+      std::erase_if(w.tensors, [&](const auto& tensor) { return tensor.name == name + end; });
+    });
+  };
+  CHECK(refusal([](SafetensorsWriter&) {}) == "accepted");
+  CHECK(without("_scales") == "FOLDER lacks tensor \"" + name + "_scales\".");
+  CHECK(without("_blocks") == "FOLDER has scales of MXFP4 without their blocks.");
+  CHECK(refusal([&](SafetensorsWriter& w) {
+          w.tensor(name + "_scales").shape = {64, 5, 3};
+        }) == "FOLDER has tensor \"" + name + "_scales\" of another shape than that of its blocks.");
+  CHECK(refusal([&](SafetensorsWriter& w) { w.tensor(name + "_scales").dtype = "I8"; }) ==
+        "FOLDER/model.safetensors has tensor \"" + name +
+            "_scales\" that is not U8 of (experts, rows, blocks).");
+  CHECK(refusal([&](SafetensorsWriter& w) {
+          w.tensor(name + "_blocks").shape = {5, 64, 6, 8};
+        }) == "FOLDER/model.safetensors has tensor \"" + name +
+                  "_blocks\" that is not U8 of (experts, rows, blocks, 16).");
+  CHECK(refusal([&](SafetensorsWriter& w) {
+          w.tensor("model.layers.0.mlp.experts.gate_up_proj_blocks").shape = {192, 5, 2, 16};
+        }) ==
+        "FOLDER/model.safetensors has tensor \"model.layers.0.mlp.experts.gate_up_proj_blocks\" of 5 "
+        "rows of gate and up in turn; their number must be even.");
+  for (const char* method : {"fp8", "bitsandbytes"}) {
+    CHECK(refusal_of("gpt-oss", [&](json& config) {
+            config["quantization_config"] = {{"quant_method", method}};
+          }).starts_with("FOLDER/config.json has quantization_config, which is not supported"));
+  }
 }
 
 TEST_CASE("folders: gates and ups of experts that lie in turn are even in number") {
