@@ -321,10 +321,7 @@ struct RowAttention {
     const uint32_t kv_head = query_group(groups, place.group).kv_head;
     const Positions seen = seen_from(piece.position, in.shape.window);
     const uint32_t split_end = place.is_cut ? piece.split + 1 : (seen.end - 1) / kAttendSplit + 1;
-    const QueryGroup joined_group = query_group(groups, place.group);
-    // In lane q for query q.
-    SplitJoin join =
-        before_splits(in, joined_group.first_head + std::min(lane(), joined_group.num_heads - 1));
+    SplitJoin join;  // in lane q for query q
     float sums[kQueries] = {};
     Summary summary;
     float acc[kQueries];
@@ -347,6 +344,10 @@ struct RowAttention {
       for (float& each : acc) each = 0.0f;
       if (warp() * kWarpSize < in.shape.head_dim) sum_values(split, stream, memory, acc);
       summary = summary_of(memory);
+      if (in.has_sinks && number == piece.split) {
+        const QueryGroup group = query_group(groups, place.group);
+        join = before_splits(in, group.first_head + std::min(lane(), group.num_heads - 1));
+      }
       const SplitJoin::Factors factors = join.add(summary.max, summary.sum);
       for (uint32_t q = 0; q < kQueries; ++q)
         sums[q] = joined(sums[q], acc[q], {shuffle(factors.so_far, q), shuffle(factors.split, q)});

@@ -12,7 +12,17 @@ const folder = temporaryFolder();
 const models = 'test/golden/models';
 
 test('a folder answers as the GGUF file of the same weights, also quantised', () => {
-  for (const name of ['qwen2', 'gpt2', 'llama3', 'glm4', 'smollm3', 'granite', 'olmo2', 'gemma2', 'gpt-oss']) {
+  for (const name of [
+    'qwen2',
+    'gpt2',
+    'llama3',
+    'glm4',
+    'smollm3',
+    'granite',
+    'olmo2',
+    'gemma2',
+    'gpt-oss',
+  ]) {
     const answerOf = (model: string, ...flags: string[]) => {
       const prompt = ['--temperature', '0', '--max-tokens', '24', '--json', 'hello there'];
       const { status, stdout, stderr } = runnel('generate', '--model', model, ...flags, ...prompt);
