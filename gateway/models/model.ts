@@ -97,6 +97,8 @@ const ARCHITECTURES: readonly string[] = [
 const MISSING_OPERATIONS: ReadonlyMap<string, string> = new Map([
   ['gpt-oss', 'attention sinks, a clamped gate and biases of experts'],
   ['gpt_oss', 'attention sinks, a clamped gate and biases of experts'],
+  ['jina-bert-v2', 'ALiBi, biases of scores by distance'],
+  ['new', 'NTK scaling of rotations in an encoder'],
 ]);
 /** Characters of a name from a file that an error message shows. */
 const shownChars = 80;

@@ -8,7 +8,13 @@ import { MergeTable, ScoreMergeFinder } from './merges.ts';
 import { bytesAt, TextIndex } from './packed-texts.ts';
 import { leastWords } from './pre-tokenizers/bert.ts';
 import { SentencePieceWords } from './sentencepiece.ts';
-import { type AddedToken, spaceMark, type TokenizerKind, type TokenizerTables } from './tables.ts';
+import {
+  type AddedToken,
+  type PairTemplate,
+  spaceMark,
+  type TokenizerKind,
+  type TokenizerTables,
+} from './tables.ts';
 import { TextChanges } from './text-changes.ts';
 import {
   type EncodedText,
@@ -84,6 +90,10 @@ export class BpeTokenizer implements Tokenizer {
 
   get eosId(): number | undefined {
     return this.#tables.eosId;
+  }
+
+  get pair(): PairTemplate | undefined {
+    return this.#tables.pair;
   }
 
   encode(text: string, options: EncodeOptions): number[] {

@@ -27,10 +27,21 @@ export interface TokenizerTables {
   /** The ids put in front of a text, and behind it, when special tokens are asked for. */
   readonly prefixIds: readonly number[];
   readonly suffixIds: readonly number[];
+  /** How a pair of texts is encoded; undefined: the file does not say. */
+  readonly pair: PairTemplate | undefined;
   readonly bosId: number | undefined;
   readonly eosId: number | undefined;
   /** The token of text that no other token covers. */
   readonly unknownId: number | undefined;
+}
+
+/** The ids in front of a pair of texts, between the two, and behind them. */
+export interface PairTemplate {
+  readonly prefixIds: readonly number[];
+  readonly betweenIds: readonly number[];
+  readonly suffixIds: readonly number[];
+  /** Whether the second text, and what is behind it, has tokens of the second type. */
+  readonly hasTypes: boolean;
 }
 
 /** The kind of file that the tokenizer was read from, and its algorithm. */

@@ -31,11 +31,12 @@ class FolderNames {
   std::optional<std::string> folder_name_of(std::string_view gguf_name) const;
 
  private:
-  FolderNames(std::string_view architecture, std::string_view prefix)
-      : architecture_(architecture), prefix_(prefix) {}
+  FolderNames(std::string_view architecture, std::string_view prefix, bool uses_pooler)
+      : architecture_(architecture), prefix_(prefix), uses_pooler_(uses_pooler) {}
 
   std::string architecture_;
   std::string prefix_;  // begins every name but the head's
+  bool uses_pooler_;    // the classification head is BERT's, which begins with the pooler
 };
 
 }  // namespace runnel

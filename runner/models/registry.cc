@@ -55,6 +55,8 @@ constexpr std::string_view kGptOssNeeds = "attention sinks, a clamped gate and b
 constexpr Unsupported kUnsupported[] = {
     {"gpt-oss", kGptOssNeeds},
     {"gpt_oss", kGptOssNeeds},
+    {"jina-bert-v2", "ALiBi, biases of scores by distance"},
+    {"new", "NTK scaling of rotations in an encoder"},
 };
 
 }  // namespace

@@ -96,7 +96,7 @@ std::vector<std::string> seed_corpus() {
   std::vector<std::string> corpus;
   for (const char* name :
        {"llama3", "mistral", "qwen2", "qwen3", "gpt2", "gemma3", "phi3", "qwen3moe", "yarn", "glm4",
-        "smollm3", "mixtral", "granite", "olmo2", "gemma2", "bert", "roberta"})
+        "smollm3", "mixtral", "granite", "olmo2", "gemma2", "bert", "roberta", "bert-rank", "roberta-rank"})
     corpus.push_back(small_parts(name, false).bytes());
   for (const char* name : {"mistral", "qwen3moe"}) corpus.push_back(small_parts(name, true).bytes());
   for (const char* name : {"qwen3", "gpt2"}) corpus.push_back(small_parts(name, false, true).bytes());

@@ -46,6 +46,15 @@ const MODELS: Readonly<Record<string, Model | undefined>> = {
   'thinking-if-it-likes': thinking(''),
   'thinking-closed': thinking('<think></think>'),
   encoder: { ...byteModel, architecture: 'bert', chatTemplate: undefined, pooling: 'cls' },
+  'cross-encoder': {
+    ...byteModel,
+    architecture: 'bert',
+    chatTemplate: undefined,
+    tokenizer: {
+      ...byteTokenizer,
+      pair: { prefixIds: [91], betweenIds: [124], suffixIds: [93], hasTypes: true },
+    },
+  },
   generic: calling(genericFormat),
   ranking: rankingModel,
   'unknown-tools': calling(undefined),

@@ -124,10 +124,15 @@ test('weights are safetensors; a pickle is refused with the reason', async () =>
 });
 
 test('an architecture that needs an operation that no runner has is refused with the operation', async () => {
-  const model_type = 'gpt_oss';
-  const refusal = await fault({ 'config.json': { ...(whole['config.json'] as object), model_type } });
-  const missing = 'attention sinks, a clamped gate and biases of experts';
-  assert.match(refusal, `architecture "gpt_oss", which is not supported: it needs ${missing}; supported: `);
+  for (const [model_type, missing] of [
+    ['gpt_oss', 'attention sinks, a clamped gate and biases of experts'],
+    ['jina-bert-v2', 'ALiBi, biases of scores by distance'],
+    ['new', 'NTK scaling of rotations in an encoder'],
+  ]) {
+    const refusal = await fault({ 'config.json': { ...(whole['config.json'] as object), model_type } });
+    const sentence = `architecture "${model_type}", which is not supported: it needs ${missing}; supported: `;
+    assert.match(refusal, sentence);
+  }
 });
 
 test('Mixtral is a llama', async () => {
