@@ -13,9 +13,9 @@ import { whileWanted } from './whole-answer.ts';
 
 /**
  * How relevant documents are to queries. A reranker with a classification head, a cross-encoder, reads query and document as a
- * pair, and the score is the sigmoid of the head's logit. Any other model is asked whether a document is what the query wants, and the score is
- * p(yes) / (p(yes) + p(no)) of its first token. The words of the question are those that Qwen3-Reranker was trained with; every
- * model that chats can answer it.
+ * pair, and the score is the sigmoid of the head's logit. Any other model is asked whether a document is what the query wants,
+ * and the score is p(yes) / (p(yes) + p(no)) of its first token. The words of the question are those that Qwen3-Reranker was
+ * trained with; every model that chats can answer it.
  */
 
 const TASK =

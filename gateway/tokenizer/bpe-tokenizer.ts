@@ -1,7 +1,8 @@
 /**
- * Byte pair encoding, WordPiece or Unigram with the tables of a vocabulary. Added tokens are cut out first. The rest is normalized and cut
- * into words. With byte pair encoding the symbols of each word merge into tokens, and with WordPiece each word is cut into the
- * longest tokens; with Unigram into those with the best scores. The ids equal those of the tokenizer that the model was trained with.
+ * Byte pair encoding, WordPiece or Unigram with the tables of a vocabulary. Added tokens are cut out first. The rest is
+ * normalized and cut into words. With byte pair encoding the symbols of each word merge into tokens, with WordPiece each word is
+ * cut into the longest tokens, and with Unigram into those with the best scores. The ids equal those of the tokenizer that the
+ * model was trained with.
  */
 import { AddedTokens, type TextSegment, unpackAddedTokens } from './added-tokens.ts';
 import { MergeTable, ScoreMergeFinder } from './merges.ts';

@@ -109,9 +109,9 @@ export interface Charsmap {
 }
 
 /**
- * charsmap: by SentencePiece's compiled normalizer. replace: each occurrence of a literal. spaces: each run of two or more
- * spaces. strip: white space at the beginning (left) or the end. words: white space between words becomes one space, unless the next word
- * begins with the mark for a space, and there is none around the text.
+ * A change of a text. charsmap: by SentencePiece's compiled normalizer. replace: each occurrence of a literal. spaces: each run
+ * of two or more spaces. strip: no white space at the beginning (left) or the end. words: no white space around the text, and
+ * one space between words, or the mark with which the next word begins.
  */
 export type TextChange =
   | { readonly kind: 'charsmap' | 'words' }
