@@ -384,7 +384,7 @@ void CpuBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
       from->copy_row(index, values);
       for (size_t i = 0; i < out.size(); ++i) out[i] = out[i] + values[i];
     };
-    add_row(types, 0);
+    add_row(types, batch.types.empty() ? 0 : batch.types[row]);
     add_row(positions, batch.positions[row]);
     if (embedding.norm && board == nullptr)
       layer_norm(out.data(), embedding.norm, hidden_.width(), out.data());

@@ -5,6 +5,7 @@ import {
   neutralSampling,
   type Pooling,
   poolings,
+  type RequestPooling,
 } from '../runner/runner.ts';
 
 /** Embeddings: a text becomes a request like any other, and its answer is a vector (docs/numerics.md). */
@@ -21,13 +22,13 @@ export function poolingOf({ pooling = 'last' }: Pick<Model, 'pooling'>, asked?: 
   throw new GenerationError('INVALID_REQUEST', message, { retriable: false });
 }
 
-/** The request for the vector of one text. */
+/** The request for the vector of one text, or for the score of a pair of texts. */
 export function embeddingRequest(
   text: Pick<
     GenerateRequest,
-    'promptIds' | 'modelIdentity' | 'cacheSalt' | 'api' | 'caller' | 'priority' | 'trace'
+    'promptIds' | 'modelIdentity' | 'cacheSalt' | 'api' | 'caller' | 'priority' | 'trace' | 'secondTypeFrom'
   > & {
-    readonly pooling: Pooling;
+    readonly pooling: RequestPooling;
   },
 ): GenerateRequest {
   const sampling = { ...neutralSampling, seed: 0n };

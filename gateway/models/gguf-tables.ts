@@ -82,6 +82,16 @@ export function tokenizerOfGguf(metadata: Metadata): GgufTokenizer {
       isNfc: pre?.isNfc ?? false,
       prefixIds: addBos && bosId !== undefined ? [bosId] : [],
       suffixIds: addEos && eosId !== undefined ? [eosId] : [],
+      // RoBERTa's, as llama.cpp has it. Only models that score pairs use it.
+      pair:
+        bosId === undefined || eosId === undefined
+          ? undefined
+          : {
+              prefixIds: [bosId],
+              betweenIds: [eosId, id('seperator') ?? eosId],
+              suffixIds: [eosId],
+              hasTypes: false,
+            },
       bosId,
       eosId,
     },
@@ -209,6 +219,7 @@ function wordPiece(
     isNfc: false,
     prefixIds: [bosId],
     suffixIds: [eosId],
+    pair: { prefixIds: [bosId], betweenIds: [eosId], suffixIds: [eosId], hasTypes: true },
     bosId,
     eosId,
   } as const;

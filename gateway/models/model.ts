@@ -94,6 +94,11 @@ const ARCHITECTURES: readonly string[] = [
   'qwen3moe',
   'gpt-oss',
 ];
+/** What others need that no runner computes, in the runners' words. */
+const MISSING_OPERATIONS: ReadonlyMap<string, string> = new Map([
+  ['jina-bert-v2', 'ALiBi, biases of scores by distance'],
+  ['new', 'NTK scaling of rotations in an encoder'],
+]);
 /** Characters of a name from a file that an error message shows. */
 const shownChars = 80;
 
@@ -104,9 +109,11 @@ const shownChars = 80;
 export function requireKnownArchitecture(path: string, architecture: string): void {
   if (ARCHITECTURES.includes(architecture)) return;
   const known = ARCHITECTURES.join(', ');
+  const missing = MISSING_OPERATIONS.get(architecture);
+  const reason = missing === undefined ? '' : `: it needs ${missing}`;
   throw new ModelFileError(
     65,
-    `${path} is of architecture ${quoted(architecture)}, which is not supported; supported: ${known}.`,
+    `${path} is of architecture ${quoted(architecture)}, which is not supported${reason}; supported: ${known}.`,
   );
 }
 

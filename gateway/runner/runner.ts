@@ -89,6 +89,8 @@ export interface ThinkingLimit {
 /** From which hidden states the vector of a text is made: the last token's, the mean of all tokens', or the first token's. */
 export const poolings = ['last', 'mean', 'cls'] as const;
 export type Pooling = (typeof poolings)[number];
+/** rank: one value that the model's classification head makes of the first token's state. */
+export type RequestPooling = Pooling | 'rank';
 
 /** What every API's request becomes. */
 export interface GenerateRequest {
@@ -114,7 +116,9 @@ export interface GenerateRequest {
   /** Absent: the thinking may be as long as the answer. */
   readonly thinkingLimit?: ThinkingLimit;
   /** If set, the answer is one vector of the prompt and no tokens, and the fields about tokens are ignored. */
-  readonly pooling?: Pooling;
+  readonly pooling?: RequestPooling;
+  /** With a pooling, the index of the first token of the second type; absent: all tokens are of the first type. */
+  readonly secondTypeFrom?: number;
   /** Milliseconds since 1970 after which nobody wants the answer; absent: only the server's own limit holds. */
   readonly deadlineMs?: number;
   /** The beginning of an answer that another gateway process has generated; absent: the answer begins here. */
@@ -253,6 +257,8 @@ export interface RunnerInfo {
   readonly kvCacheType: string;
   /** Number of values in an embedding; 0: the runner makes no embeddings. */
   readonly embeddingSize: number;
+  /** Whether the model has a classification head, which scores pairs of texts. */
+  readonly scoresPairs: boolean;
 }
 
 /** Another model takes over: the requests open with the old one are finished first, then the new one is loaded. */

@@ -1,14 +1,21 @@
 /**
- * Byte pair encoding, WordPiece or Unigram with the tables of a vocabulary. Added tokens are cut out first. The rest is normalized and cut
- * into words. With byte pair encoding the symbols of each word merge into tokens, and with WordPiece each word is cut into the
- * longest tokens; with Unigram into those with the best scores. The ids equal those of the tokenizer that the model was trained with.
+ * Byte pair encoding, WordPiece or Unigram with the tables of a vocabulary. Added tokens are cut out first. The rest is
+ * normalized and cut into words. With byte pair encoding the symbols of each word merge into tokens, with WordPiece each word is
+ * cut into the longest tokens, and with Unigram into those with the best scores. The ids equal those of the tokenizer that the
+ * model was trained with.
  */
 import { AddedTokens, type TextSegment, unpackAddedTokens } from './added-tokens.ts';
 import { MergeTable, ScoreMergeFinder } from './merges.ts';
 import { bytesAt, TextIndex } from './packed-texts.ts';
 import { leastWords } from './pre-tokenizers/bert.ts';
 import { SentencePieceWords } from './sentencepiece.ts';
-import { type AddedToken, spaceMark, type TokenizerKind, type TokenizerTables } from './tables.ts';
+import {
+  type AddedToken,
+  type PairTemplate,
+  spaceMark,
+  type TokenizerKind,
+  type TokenizerTables,
+} from './tables.ts';
 import { TextChanges } from './text-changes.ts';
 import {
   type EncodedText,
@@ -84,6 +91,10 @@ export class BpeTokenizer implements Tokenizer {
 
   get eosId(): number | undefined {
     return this.#tables.eosId;
+  }
+
+  get pair(): PairTemplate | undefined {
+    return this.#tables.pair;
   }
 
   encode(text: string, options: EncodeOptions): number[] {

@@ -27,10 +27,21 @@ export interface TokenizerTables {
   /** The ids put in front of a text, and behind it, when special tokens are asked for. */
   readonly prefixIds: readonly number[];
   readonly suffixIds: readonly number[];
+  /** How a pair of texts is encoded; undefined: the file does not say. */
+  readonly pair: PairTemplate | undefined;
   readonly bosId: number | undefined;
   readonly eosId: number | undefined;
   /** The token of text that no other token covers. */
   readonly unknownId: number | undefined;
+}
+
+/** The ids in front of a pair of texts, between the two, and behind them. */
+export interface PairTemplate {
+  readonly prefixIds: readonly number[];
+  readonly betweenIds: readonly number[];
+  readonly suffixIds: readonly number[];
+  /** Whether the second text, and what is behind it, has tokens of the second type. */
+  readonly hasTypes: boolean;
 }
 
 /** The kind of file that the tokenizer was read from, and its algorithm. */
@@ -98,9 +109,9 @@ export interface Charsmap {
 }
 
 /**
- * charsmap: by SentencePiece's compiled normalizer. replace: each occurrence of a literal. spaces: each run of two or more
- * spaces. strip: white space at the beginning (left) or the end. words: white space between words becomes one space, unless the next word
- * begins with the mark for a space, and there is none around the text.
+ * A change of a text. charsmap: by SentencePiece's compiled normalizer. replace: each occurrence of a literal. spaces: each run
+ * of two or more spaces. strip: no white space at the beginning (left) or the end. words: no white space around the text, and
+ * one space between words, or the mark with which the next word begins.
  */
 export type TextChange =
   | { readonly kind: 'charsmap' | 'words' }

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Caller } from '../system/caller.ts';
-import type { TokenizerKind } from './tables.ts';
+import type { PairTemplate, TokenizerKind } from './tables.ts';
 
 export interface EncodeOptions {
   /** Whether to put BOS in front and EOS behind, if the model's file says so. */
@@ -48,6 +48,8 @@ export interface Tokenizer {
   /** BOS is added in front of a prompt if addSpecial is set and the model asks for it. */
   readonly bosId: number | undefined;
   readonly eosId: number | undefined;
+  /** How a pair of texts is encoded; undefined: the model's file does not say. */
+  readonly pair: PairTemplate | undefined;
 
   /** Encodes the text at once. A megabyte without a space can take half a second. */
   encode(text: string, options: EncodeOptions): number[];

@@ -20,6 +20,7 @@ struct BatchSequence {
 struct Batch {
   std::vector<uint32_t> token_ids;       // (num_rows)
   std::vector<uint32_t> positions;       // (num_rows) position of each token in its sequence, from 0
+  std::vector<uint32_t> types;           // (num_rows) type of each token; empty: all are of the first type
   std::vector<BatchSequence> sequences;  // in the order of rows, covering all rows
 
   uint32_t num_rows() const { return static_cast<uint32_t>(token_ids.size()); }
@@ -29,6 +30,7 @@ struct Batch {
     const uint32_t num_rows_left = sequences[num_sequences].first_row;
     token_ids.resize(num_rows_left);
     positions.resize(num_rows_left);
+    if (!types.empty()) types.resize(num_rows_left);
     sequences.resize(num_sequences);
   }
 };

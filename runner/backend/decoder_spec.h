@@ -35,11 +35,12 @@ struct NormSpec {
   explicit operator bool() const { return static_cast<bool>(gain); }
 };
 
-// hidden = norm(scale * table[token] + types[0] + positions[position]).
+// hidden = norm(scale * table[token] + types[type] + positions[position]).
 struct EmbeddingSpec {
   WeightHandle table;  // (vocab, hidden)
   float scale = 1.0f;
-  WeightHandle types = {};      // (types, hidden), or none. All tokens are of the first type.
+  WeightHandle types = {};  // (num_types, hidden), or none
+  uint32_t num_types = 0;
   WeightHandle positions = {};  // (positions, hidden), or none
   NormSpec norm = {};           // kLayer, or none
 };
@@ -142,12 +143,25 @@ struct HeadSpec {
   float softcap = 0.0f;  // of logits: see soft_capped; 0: none
 };
 
+// What a model makes of the state of a text's first token, a number that says how likely its one label is:
+// output * tanh(dense * state + dense_bias) + output_bias. The host computes it (runner/models/classifier.h),
+// so these are values.
+struct ClassifierSpec {
+  std::vector<float> dense;        // (hidden, hidden), by rows
+  std::vector<float> dense_bias;   // (hidden)
+  std::vector<float> output;       // (hidden)
+  std::vector<float> output_bias;  // (1)
+
+  explicit operator bool() const { return !output_bias.empty(); }
+};
+
 struct DecoderSpec {
   uint32_t hidden_size;  // width of the residual stream
   EmbeddingSpec embedding;
   std::vector<RopeSpec> ropes;  // layers refer to these
   std::vector<LayerSpec> layers;
   HeadSpec head;
+  ClassifierSpec classifier = {};  // or none
 };
 
 // The widths of the data between the operations. A backend has one buffer of each for all layers.

@@ -53,6 +53,7 @@ wire::FromRunner ready_from(const LoadedModel& loaded, const EngineFlags& flags)
   ready.set_kv_cache_bytes(loaded.kv_cache_bytes);
   ready.set_kv_cache_type(std::string(kv_type_name(flags.kv_cache_type)));
   ready.set_embedding_size(loaded.model->config().hidden_size);
+  ready.set_scores_pairs(loaded.model->config().has_classifier);
   if (flags.weights_file != nullptr && flags.weights_file->is_sealed()) {
     ready.set_shared_weights_bytes(loaded.weights_bytes);
     if (flags.share_weights)

@@ -203,6 +203,7 @@ void Engine::settle(const Plan& plan, StepOutput& output) {
 Engine::WantedRows Engine::build_batch(const Plan& plan) {
   batch_.token_ids.clear();
   batch_.positions.clear();
+  batch_.types.clear();
   batch_.sequences.clear();
   batch_sequences_.clear();
   WantedRows wanted;
@@ -223,6 +224,8 @@ Engine::WantedRows Engine::build_batch(const Plan& plan) {
       }
       batch_.token_ids.push_back(sequence->token_ids[position]);
       batch_.positions.push_back(position);
+      const uint32_t second = sequence->second_type_from;
+      batch_.types.push_back(second != 0 && position >= second ? 1 : 0);
     }
   }
   return wanted;
@@ -337,8 +340,15 @@ void Engine::use_states(std::span<const WantedState> group, const DuringStep& du
     }
     sequence.pooled->add(state);
     if (!sequence.pooled->is_complete()) continue;
+    std::vector<float> vector = sequence.pooled->vector();
+    if (sequence.pooled->is_ranked()) vector = {model_.classify(vector)};
+    if (!all_finite(vector)) {
+      output.errors.push_back({sequence.request_id, ErrorCode::kInferenceFailed,
+                               "What the classification head made of the request is not a finite number."});
+      continue;
+    }
     sequence.has_output = true;
-    output.embedded.push_back({sequence.request_id, sequence.pooled->vector(), first_token(sequence)});
+    output.embedded.push_back({sequence.request_id, std::move(vector), first_token(sequence)});
   }
 }
 

@@ -156,7 +156,9 @@ class Engine {
   }
   const EngineConfig& config() const { return config_; }
   RequestLimits limits() const {
-    return {model_.config().vocab_size, config_.max_model_len, model_.config().is_encoder};
+    const ModelConfig& model = model_.config();
+    return {model.vocab_size, config_.max_model_len, model.is_encoder, model.num_token_types,
+            model.has_classifier};
   }
 
  private:

@@ -10,7 +10,8 @@
 namespace runnel {
 
 // kUnknown: a value in a frame that this program does not know; sequence_from refuses it.
-enum class Pooling { kUnknown, kLast, kMean, kCls };
+// kRank: the state of the first token, of which a classification head makes a number.
+enum class Pooling { kUnknown, kLast, kMean, kCls, kRank };
 
 class PooledStates {
  public:
@@ -28,6 +29,7 @@ class PooledStates {
   // have the same width.
   void add(std::span<const float> state);
   bool is_complete() const { return num_tokens_ > 0 && num_added_ == num_wanted(); }
+  bool is_ranked() const { return pooling_ == Pooling::kRank; }
   // The vector. All states that are wanted must have been added.
   std::vector<float> vector() const;
 

@@ -199,7 +199,17 @@ Result<Sequence> sequence_from(EmbedRequest request, const RequestLimits& limits
   }
   if (const auto check = check_ids("token_ids", sequence.token_ids, limits.vocab_size); !check.ok())
     return check.error();
-  if (request.pooling == Pooling::kUnknown) return refusal("pooling must be last, mean or cls.");
+  if (request.pooling == Pooling::kUnknown) return refusal("pooling must be last, mean, cls or rank.");
+  if (request.pooling == Pooling::kRank && !limits.has_classifier)
+    return refusal("pooling is rank, but the model has no classification head.");
+  sequence.second_type_from = request.second_type_from;
+  if (request.second_type_from >= sequence.num_prompt_tokens)
+    return refusal("second_type_from is " + std::to_string(request.second_type_from) +
+                   "; it must be below the number of token_ids, " +
+                   std::to_string(sequence.num_prompt_tokens) + ".");
+  if (request.second_type_from != 0 && limits.num_token_types < 2)
+    return refusal("second_type_from is " + std::to_string(request.second_type_from) +
+                   ", but the model has one type of tokens.");
   sequence.pooled = PooledStates(request.pooling, sequence.num_prompt_tokens);
   sequence.cache_salt = std::move(request.cache_salt);
   if (const auto check = check_salt(sequence.cache_salt); !check.ok()) return check.error();

@@ -39,6 +39,7 @@ struct EmbedRequest {
   std::vector<uint32_t> token_ids = {};
   Pooling pooling = Pooling::kUnknown;
   std::string cache_salt = {};
+  uint32_t second_type_from = 0;  // index of the first token of the second type; 0: there is none
 };
 
 // Limits of requests that depend on the model and on the runner's flags.
@@ -46,6 +47,8 @@ struct RequestLimits {
   uint32_t vocab_size;
   uint32_t max_model_len;  // tokens of prompt and answer together
   bool is_encoder = false;
+  uint32_t num_token_types = 0;
+  bool has_classifier = false;
 };
 
 // Why an engine refuses or ends a request.

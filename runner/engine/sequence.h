@@ -72,6 +72,7 @@ struct Sequence {
   // Set if the request asks for a vector. The sequence ends with the vector and draws nothing. Its max_tokens
   // is 1, since its last token also has a place in the cache.
   std::optional<PooledStates> pooled;
+  uint32_t second_type_from = 0;  // index of the first token of the second type; 0: there is none
   // Whether each row sees all tokens, as in an encoder: one step computes all rows, and no other sequence can
   // use their K and V.
   bool sees_ahead = false;

@@ -37,6 +37,15 @@ constexpr Body body_of(std::string_view architecture) {
 constexpr std::string_view kHead = "lm_head";
 constexpr std::string_view kGgufHead = "output";
 constexpr std::string_view kGgufEmbedding = "token_embd";
+constexpr std::string_view kGgufClassifier = "cls";
+
+// Names in classification heads, which no prefix precedes: RoBERTa's, then BERT's, which begins with its
+// pooler.
+constexpr Name kClassifierNames[] = {
+    {"classifier.dense", kGgufClassifier, "bert"},
+    {"classifier.out_proj", "cls.output", "bert"},
+    {"classifier", "cls.output", "bert"},
+};
 
 // Names after the prefix.
 constexpr Name kModelNames[] = {
@@ -49,6 +58,7 @@ constexpr Name kModelNames[] = {
     {"embeddings.position_embeddings", "position_embd", "bert"},
     {"embeddings.token_type_embeddings", "token_types", "bert"},
     {"embeddings.LayerNorm", "token_embd_norm", "bert"},
+    {"pooler.dense", kGgufClassifier, "bert"},
 };
 
 // Names after the layer's number. # is the number of an expert.
@@ -126,9 +136,9 @@ constexpr WholeName kGptOssNames[] = {
 // frequencies that follow from the configuration.
 constexpr std::string_view kSavedConstants[] = {".rotary_emb.inv_freq", ".attn.masked_bias", ".attn.bias",
                                                 "embeddings.position_ids"};
-// The layer of BERT behind the first token, for predicting whether a text follows another. Vectors of texts
-// are made without it.
-constexpr std::string_view kNextSentence = "pooler.dense.";
+// The layer of BERT behind the first token, for predicting whether a text follows another, or for
+// classification. Vectors of texts are made without it.
+constexpr std::string_view kPooler = "pooler.dense.";
 
 // The parts, with points between them.
 std::string join(std::initializer_list<std::string_view> parts) {
@@ -241,7 +251,7 @@ Result<FolderNames> FolderNames::of(std::string_view architecture,
     return bad_model(path, "has tensors " + in_quotes(prefixed) + " and " + in_quotes(bare) +
                                ", of which only one can be the embedding");
   }
-  return FolderNames(architecture, is_bare ? "" : prefix);
+  return FolderNames(architecture, is_bare ? "" : prefix, has_tensor("classifier.weight"));
 }
 
 std::optional<std::string_view> FolderNames::take_layer(std::string_view& name) const {
@@ -261,13 +271,16 @@ std::optional<FolderName> FolderNames::gguf_name_of(std::string_view name) const
                         found->second.empty() ? "" : join({"blk", *layer, found->second})};
     }
   }
-  if (architecture_ == "bert" && name.find(kNextSentence) != std::string_view::npos) return FolderName{};
+  if (architecture_ == "bert" && !uses_pooler_ && name.find(kPooler) != std::string_view::npos)
+    return FolderName{};
   const size_t point = name.rfind('.');
   if (point == std::string_view::npos) return std::nullopt;
   const std::string_view type = name.substr(point + 1);
   if (type != "weight" && type != "bias") return std::nullopt;
   std::string_view stem = name.substr(0, point);
   if (stem == kHead) return FolderName{join({kGgufHead, type})};
+  if (const auto found = look_up(kClassifierNames, stem, architecture_))
+    return FolderName{join({*found, type})};
   if (std::string_view after = stem; take_prefix(after, prefix_)) {
     if (const auto found = look_up(kModelNames, after, architecture_))
       return FolderName{join({*found, type}), kind_of(*found, type, architecture_)};
@@ -285,6 +298,9 @@ std::optional<std::string> FolderNames::folder_name_of(std::string_view gguf_nam
   const std::string_view type = gguf_name.substr(point + 1);
   std::string_view stem = gguf_name.substr(0, point);
   if (stem == kGgufHead) return join({kHead, type});
+  if (uses_pooler_ && stem == "cls.output") return join({"classifier", type});
+  if (const auto found = look_up_gguf(kClassifierNames, stem, architecture_); found && !uses_pooler_)
+    return join({*found, type});
   if (const auto found = look_up_gguf(kModelNames, stem, architecture_))
     return prefix_ + join({*found, type});
   if (!take_prefix(stem, "blk.")) return std::nullopt;

@@ -32,14 +32,15 @@ class FolderNames {
   std::optional<std::string> folder_name_of(std::string_view gguf_name) const;
 
  private:
-  FolderNames(std::string_view architecture, std::string_view prefix)
-      : architecture_(architecture), prefix_(prefix) {}
+  FolderNames(std::string_view architecture, std::string_view prefix, bool uses_pooler)
+      : architecture_(architecture), prefix_(prefix), uses_pooler_(uses_pooler) {}
 
   // Of a layer's tensor, removes all before the name in the layer, and returns the layer's number.
   std::optional<std::string_view> take_layer(std::string_view& name) const;
 
   std::string architecture_;
   std::string prefix_;  // begins every name but the head's
+  bool uses_pooler_;    // the classification head is BERT's, which begins with the pooler
 };
 
 }  // namespace runnel

@@ -68,6 +68,7 @@ void read_embed(Fields& fields, wire::Embed& embed) {
     return true;
   });
   fields.bytes("cache_salt", [&](const std::string& value) { embed.set_cache_salt(value); });
+  fields.whole32("second_type_from", [&](uint32_t value) { embed.set_second_type_from(value); });
 }
 
 void read_vocabulary(Fields& fields, wire::Vocabulary& vocabulary) {

@@ -47,7 +47,8 @@ ordered_json json_of(const wire::Ready& ready) {
           {"kv_cache_type", ready.kv_cache_type()},
           {"embedding_size", ready.embedding_size()},
           {"shared_weights_bytes", ready.shared_weights_bytes()},
-          {"weights_descriptor", ready.weights_descriptor()}};
+          {"weights_descriptor", ready.weights_descriptor()},
+          {"scores_pairs", ready.scores_pairs()}};
 }
 
 ordered_json json_of(const wire::TokenLogprobs& logprobs) {

@@ -30,5 +30,7 @@ struct Architecture {
 const Architecture* find_architecture(std::string_view name);
 // "llama, ...", for error messages.
 std::string architecture_names();
+// What an architecture needs that no backend computes, for error messages; empty for one that is not known.
+std::string_view missing_operations(std::string_view architecture);
 
 }  // namespace runnel

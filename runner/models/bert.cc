@@ -34,6 +34,20 @@ LayerSpec layer_spec(uint32_t index, const ModelConfig& config, WeightLoader& lo
   return layer;
 }
 
+ClassifierSpec classifier_spec(const ModelConfig& config, WeightLoader& loader) {
+  const std::string output = "cls.output.weight";
+  if (!loader.has(output)) return {};
+  if (const uint64_t labels = loader.rows_of(output); labels != 1) {
+    loader.refuse("has a classification head with " + std::to_string(labels) +
+                  " labels; only rerankers, which have one, are supported");
+    return {};
+  }
+  return {.dense = loader.values_of_matrix("cls.weight", config.hidden_size, config.hidden_size),
+          .dense_bias = loader.values("cls.bias", config.hidden_size),
+          .output = loader.values_of_matrix(output, 1, config.hidden_size),
+          .output_bias = loader.values("cls.output.bias", 1)};
+}
+
 }  // namespace
 
 Result<void> read_bert(const HyperParameters&, ModelConfig& config) {
@@ -48,6 +62,7 @@ DecoderSpec bert_spec(const ModelConfig& config, WeightLoader& loader) {
   spec.embedding = {
       .table = loader.matrix({{"token_embd.weight", config.vocab_size}}, config.hidden_size),
       .types = loader.matrix({{types, loader.rows_of(types)}}, config.hidden_size),
+      .num_types = static_cast<uint32_t>(loader.rows_of(types)),
       .positions = loader.matrix({{"position_embd.weight", config.context_length}}, config.hidden_size),
       .norm = {.gain = loader.vector("token_embd_norm.weight", config.hidden_size),
                .epsilon = config.norm_epsilon,
@@ -58,6 +73,7 @@ DecoderSpec bert_spec(const ModelConfig& config, WeightLoader& loader) {
   spec.ropes.push_back({.pairs = {0, false}, .frequencies = {}});
   for (uint32_t index = 0; index < config.num_layers; ++index)
     spec.layers.push_back(layer_spec(index, config, loader));
+  spec.classifier = classifier_spec(config, loader);
   return spec;
 }
 

@@ -117,9 +117,11 @@ Result<const Architecture*> checked_architecture(const ModelFile& file, std::str
   if (!found) return Error{ExitCode::kBadModel, file.path() + " lacks metadata general.architecture."};
   const Architecture* architecture = find_architecture(*found);
   if (architecture == nullptr) {
+    const std::string_view missing = missing_operations(*found);
+    const std::string reason = missing.empty() ? "" : ": it needs " + std::string(missing);
     return Error{ExitCode::kBadModel, file.path() + " is of architecture " + in_quotes(*found) +
-                                          ", which is not supported; supported: " + architecture_names() +
-                                          "."};
+                                          ", which is not supported" + reason +
+                                          "; supported: " + architecture_names() + "."};
   }
   if (!expected.empty() && *found != expected) {
     return Error{ExitCode::kBadModel, file.path() + " is of architecture " + in_quotes(*found) + ", not " +

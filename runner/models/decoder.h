@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runner/backend/backend.h"
+#include "runner/models/classifier.h"
 #include "runner/models/model.h"
 
 namespace runnel {
@@ -27,10 +28,16 @@ class Decoder final : public Model {
     for (float& value : states) value *= spec_.head.divisor;
     return states;
   }
+  float classify(std::span<const float> state) const override {
+    return runnel::classify(spec_.classifier, state);
+  }
 
  private:
   Decoder(const ModelConfig& config, DecoderSpec spec, Backend& backend)
-      : config_(config), spec_(std::move(spec)), backend_(backend) {}
+      : config_(config), spec_(std::move(spec)), backend_(backend) {
+    config_.num_token_types = spec_.embedding.num_types;
+    config_.has_classifier = static_cast<bool>(spec_.classifier);
+  }
 
   ModelConfig config_;
   DecoderSpec spec_;  // the backend reads it

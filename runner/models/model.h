@@ -54,6 +54,9 @@ struct ModelConfig {
   double logit_softcap;
   // Each token sees all tokens of its text: the model makes vectors of whole texts, and writes none.
   bool is_encoder;
+  // These are known when the weights are loaded.
+  uint32_t num_token_types;  // 0 or 1: all tokens are of one type
+  bool has_classifier;
 };
 
 class Model {
@@ -79,6 +82,9 @@ class Model {
   // The hidden states of rows of the last forward, after the last norm: (rows, hidden_size). The head
   // multiplies these to get logits. rows has 1 to max_head_rows entries. Waits for the device.
   virtual std::vector<float> states(std::span<const uint32_t> rows) = 0;
+
+  // What the classification head makes of the state of a text's first token. The model must have one.
+  virtual float classify(std::span<const float> state) const = 0;
 };
 
 }  // namespace runnel

@@ -48,6 +48,16 @@ constexpr Architecture kArchitectures[] = {
     {.name = "gpt-oss", .read = read_gpt_oss, .spec = gpt_oss_spec, .has_experts = true},
 };
 
+// Architectures that need another operation. The gateway says the same (gateway/models/model.ts).
+struct Unsupported {
+  std::string_view name;
+  std::string_view missing;
+};
+constexpr Unsupported kUnsupported[] = {
+    {"jina-bert-v2", "ALiBi, biases of scores by distance"},
+    {"new", "NTK scaling of rotations in an encoder"},
+};
+
 }  // namespace
 
 const Architecture* find_architecture(std::string_view name) {
@@ -64,6 +74,13 @@ std::string architecture_names() {
     names += architecture.name;
   }
   return names;
+}
+
+std::string_view missing_operations(std::string_view architecture) {
+  for (const Unsupported& one : kUnsupported) {
+    if (one.name == architecture) return one.missing;
+  }
+  return {};
 }
 
 Result<DecoderSpec> load_weights(const ModelFile& file, const ModelConfig& config, Backend& backend,

@@ -40,7 +40,9 @@ const TensorView* WeightLoader::take(const std::string& name, uint32_t num_dims,
     refuse("lacks " + what_of(name));
     return nullptr;
   }
-  if (tensor->num_dims != num_dims || tensor->shape != shape) {
+  // llama.cpp's quantizer writes a matrix of one row as a vector.
+  const bool is_row = num_dims == 2 && shape[1] == 1 && tensor->num_dims == 1;
+  if ((tensor->num_dims != num_dims && !is_row) || tensor->shape != shape) {
     refuse("has " + what_of(name) + " of shape " + file_.shape_text(name, tensor->num_dims, tensor->shape) +
            "; " + file_.shape_text(name, num_dims, shape) + " was expected");
     return nullptr;
@@ -106,6 +108,7 @@ WeightHandle WeightLoader::matrix(std::initializer_list<MatrixSpec> stacked, uin
     const size_t row_bytes = tensor->data.size() / rows_of_all;
     const auto part_of = [&](const TensorView& whole) {
       TensorView rows = whole;
+      rows.num_dims = 2;
       rows.shape[1] = spec.rows;
       rows.data = whole.data.subspan(spec.first_row * row_bytes, spec.rows * row_bytes);
       return rows;
@@ -205,6 +208,18 @@ std::vector<float> WeightLoader::values(const std::string& name, uint64_t size) 
   std::vector<float> values;
   const TensorView* tensor = append({name, size}, values);
   if (tensor == nullptr) return {};
+  done(*tensor);
+  return values;
+}
+
+std::vector<float> WeightLoader::values_of_matrix(const std::string& name, uint64_t rows, uint64_t columns) {
+  const TensorView* tensor = take(name, 2, {columns, rows, 1, 1});
+  if (tensor == nullptr) return {};
+  std::vector<float> values(rows * columns);
+  const size_t row_bytes = tensor->data.size() / rows;
+  for (uint64_t row = 0; row < rows; ++row)
+    dequantize_row(tensor->type, tensor->data.subspan(row * row_bytes, row_bytes),
+                   std::span(values).subspan(row * columns, columns));
   done(*tensor);
   return values;
 }

@@ -60,6 +60,8 @@ class WeightLoader {
   WeightHandle vector(const std::string& name, uint64_t size) { return vector({{name, size}}); }
   // The values of a vector of F32, F16 or BF16, for the model itself. Empty after a failure.
   std::vector<float> values(const std::string& name, uint64_t size);
+  // The same of a matrix of any type, by rows.
+  std::vector<float> values_of_matrix(const std::string& name, uint64_t rows, uint64_t columns);
   // What the file calls a tensor, for messages: see ModelFile.
   std::string what_of(std::string_view name) const { return file_.what_of(name); }
   // Records an error with the message "FILE sentence.".

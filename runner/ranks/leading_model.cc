@@ -48,6 +48,7 @@ std::vector<uint32_t> words_of(const Batch& batch) {
   std::vector<uint32_t> words = {kForward};
   add_list(words, batch.token_ids);
   add_list(words, batch.positions);
+  add_list(words, batch.types);
   words.push_back(static_cast<uint32_t>(batch.sequences.size()));
   for (const BatchSequence& sequence : batch.sequences) {
     words.insert(words.end(), {sequence.first_row, sequence.num_rows, sequence.first_position,
@@ -62,6 +63,7 @@ struct OwnBatch {
   explicit OwnBatch(Words& words) {
     batch.token_ids = words.next_list();
     batch.positions = words.next_list();
+    batch.types = words.next_list();
     batch.sequences.resize(words.next());
     tables.resize(batch.sequences.size());
     for (size_t i = 0; i < tables.size(); ++i) {

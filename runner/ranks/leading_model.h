@@ -23,6 +23,7 @@ class LeadingModel final : public Model {
   LogitRows& logits(std::span<const HeadRow> rows) override;
   // The leader has all hidden states.
   std::vector<float> states(std::span<const uint32_t> rows) override { return model_->states(rows); }
+  float classify(std::span<const float> state) const override { return model_->classify(state); }
 
  private:
   std::unique_ptr<Model> model_;

@@ -45,6 +45,8 @@ Pooling pooling_from(wire::Pooling pooling) {
       return Pooling::kMean;
     case wire::POOLING_CLS:
       return Pooling::kCls;
+    case wire::POOLING_RANK:
+      return Pooling::kRank;
     default:
       return Pooling::kUnknown;
   }
@@ -77,7 +79,8 @@ EmbedRequest request_from(const wire::Embed& embed) {
   return {.request_id = embed.request_id(),
           .token_ids = {embed.token_ids().begin(), embed.token_ids().end()},
           .pooling = pooling_from(embed.pooling()),
-          .cache_salt = embed.cache_salt()};
+          .cache_salt = embed.cache_salt(),
+          .second_type_from = embed.second_type_from()};
 }
 
 }  // namespace runnel

@@ -55,6 +55,21 @@ Logits vectors_of(Engine& engine, const Texts& texts, Pooling pooling) {
   return in_order;
 }
 
+// The logit of a text whose tokens from this index on are of the second type.
+float logit_of(Engine& engine, const std::vector<uint32_t>& ids, uint32_t second_type_from) {
+  Result<Sequence> sequence = sequence_from(
+      EmbedRequest{
+          .request_id = 1, .token_ids = ids, .pooling = Pooling::kRank, .second_type_from = second_type_from},
+      engine.limits());
+  if (!sequence.ok()) FAIL(sequence.error().message);
+  CHECK_FALSE(engine.add(*std::move(sequence)));
+  std::vector<float> values;
+  while (engine.has_work())
+    for (const Embedded& embedded : engine.step().embedded) values = embedded.values;
+  REQUIRE(values.size() == 1);
+  return values.front();
+}
+
 }  // namespace
 
 TEST_CASE("an encoder has the vectors of transformers, from a file and from a folder") {
@@ -113,6 +128,67 @@ TEST_CASE("a text has a vector of the same bits alone and beside others, however
     }
   }
   CHECK(alone.engine->scheduler().counts().num_cached_tokens == 0);
+}
+
+TEST_CASE("a reranker has the logit of transformers for a pair, whose second text has its type of tokens") {
+  constexpr double kMaxOfLogit = 1e-4;
+  for (const std::string file : {"bert-rank", "roberta-rank", "roberta-rank-f32.gguf"}) {
+    CAPTURE(file);
+    const nlohmann::json wanted = golden(file.substr(0, file.find("rank") + 4));
+    const auto ids = wanted.at("prompt").get<std::vector<uint32_t>>();
+    const uint32_t second = wanted.at("second_type_from");
+    EngineFlags exact = flags_for(file);
+    exact.kv_cache_type = KvType::kF32;
+    const LoadedModel model = loaded_with(exact);
+    const float logit = logit_of(*model.engine, ids, second);
+    CHECK(std::abs(logit - wanted.at("logit").get<double>()) < kMaxOfLogit);
+    if (second != 0) CHECK(std::abs(logit - logit_of(*model.engine, ids, 0)) > 10 * kMaxOfLogit);
+    EngineFlags other = exact;
+    other.num_threads = 1;
+    other.isa = "portable";
+    const LoadedModel portable = loaded_with(other);
+    CHECK(logit_of(*portable.engine, ids, second) == logit);
+  }
+}
+
+TEST_CASE(
+    "a model of one row of token types has it as a matrix or, from llama.cpp's quantizer, as a vector") {
+  GgufWriter writer = writer_of(golden_model_path("roberta-rank-f32.gguf"));
+  for (WrittenTensor& tensor : writer.tensors)
+    if (tensor.dims.size() == 2 && tensor.dims[1] == 1) tensor.dims.pop_back();
+  const TemporaryFile file(writer.bytes());
+  EngineFlags flags = flags_for("");
+  flags.model = file.path();
+  flags.kv_cache_type = KvType::kF32;
+  const nlohmann::json wanted = golden("roberta-rank");
+  const float logit = logit_of(*loaded_with(flags).engine, wanted.at("prompt"), 0);
+  CHECK(std::abs(logit - wanted.at("logit").get<double>()) < 1e-4);
+}
+
+TEST_CASE("a classification head that ranks no pairs is refused by name") {
+  const auto refusal = [](const std::function<void(GgufWriter&)>& change) {
+    GgufWriter writer = writer_of(golden_model_path("roberta-rank-f32.gguf"));
+    change(writer);
+    const TemporaryFile file(writer.bytes());
+    EngineFlags flags = flags_for("");
+    flags.model = file.path();
+    const Result<LoadedModel> loaded =
+        load(flags, *make_cpu_backend(flags.backend_options()), [](uint64_t, uint64_t) {});
+    REQUIRE_FALSE(loaded.ok());
+    return loaded.error().message;
+  };
+  CHECK(refusal([](GgufWriter& writer) {
+          for (WrittenTensor& tensor : writer.tensors) {
+            if (tensor.name != "cls.output.weight") continue;
+            tensor.dims = {64, 2};
+            tensor.data += tensor.data;
+          }
+        }).find("has a classification head with 2 labels; only rerankers, which have one, are supported") !=
+        std::string::npos);
+  // llama.cpp's converter leaves out BERT's pooler, without which its head has no meaning.
+  CHECK(refusal([](GgufWriter& writer) {
+          std::erase_if(writer.tensors, [](const auto& tensor) { return tensor.name.starts_with("cls.w"); });
+        }).find("lacks tensor \"cls.weight\"") != std::string::npos);
 }
 
 TEST_CASE("a step has room for an encoder's context, and the context is the limit of a text") {

@@ -23,6 +23,7 @@ class WatchedModel final : public Model {
   void forward(Batch& batch, const BetweenLayers& between_layers) override;
   LogitRows& logits(std::span<const HeadRow> rows) override;
   std::vector<float> states(std::span<const uint32_t> rows) override { return model_.states(rows); }
+  float classify(std::span<const float> state) const override { return model_.classify(state); }
 
   // The hash of the logits after the token at this position of the request.
   uint64_t logits_hash(uint32_t request_id, uint32_t position) const {

@@ -6,7 +6,7 @@ For each model of MODELS, in test/golden/models:
     NAME-f32.gguf, NAME-q8_0.gguf   the model as llama.cpp's converter names and lays out its tensors
     NAME/                           the same weights as transformers saves them
     NAME.json                       ids, greedy ids, logits and pooled hidden states of transformers' own class, eager and in
-                                    single precision
+                                    single precision; for a reranker the logit of a pair of texts
 
 Weights are drawn so that they are the same numbers in F32, F16 and BF16: one reference serves files of the three. The
 Q8_0 file has a reference of its own, computed with the weights that it holds, and so have the F32 weights quantised to Q4_0,
@@ -114,6 +114,13 @@ ENCODERS = {
                                     pad_token_id=1, layer_norm_eps=1e-5), hf.XLMRobertaModel, "bert", torch.float16,
                 {"": 300}),
 }
+# Encoders with classification heads: the logit of a pair of texts. llama.cpp's converter leaves out BERT's pooler.
+RERANKERS = {
+    "bert-rank": (hf.BertConfig, hf.BertForSequenceClassification, {"type_vocab_size": 2}, False),
+    "roberta-rank": (hf.XLMRobertaConfig, hf.XLMRobertaForSequenceClassification,
+                     {"type_vocab_size": 1, "max_position_embeddings": 65, "pad_token_id": 0}, True),
+}
+PAIR = ["Where is it?", "It is here."]
 # As llama.cpp's converter does for these, rows of queries and keys are permuted.
 HAS_NEIGHBOURS = ("llama", "granite", "smollm3")
 
@@ -174,11 +181,12 @@ def gguf_tensors(model, architecture):
     names = gguf.get_tensor_name_map({v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[architecture], config.num_hidden_layers)
     tied = config.tie_word_embeddings
     for name, parameter in model.state_dict().items():
+        name = name.removeprefix("roberta.")
         if tied and name == "lm_head.weight" or name.startswith("pooler."):
             continue
         weight = parameter.float().numpy()
         if name.endswith("position_embeddings.weight"):
-            weight = weight[-CONTEXT:]
+            weight = weight[-(len(weight) // 32 * 32):]  # without those up to padding
         if architecture == "gpt2" and re.search(r"(c_attn|c_proj|c_fc)\.weight$", name):
             weight = weight.T  # transformers keeps them as (inputs, outputs)
         if architecture.startswith("gemma") and name.endswith("norm.weight"):
@@ -220,7 +228,7 @@ def gguf_tensors(model, architecture):
 def write_metadata(out, name, config, architecture):
     out.add_name(f"Tiny {name}")
     out.add_block_count(config.num_hidden_layers)
-    out.add_context_length(CONTEXT)
+    out.add_context_length(64 if name in RERANKERS else CONTEXT)
     out.add_embedding_length(HIDDEN)
     out.add_head_count(config.num_attention_heads)
     out.add_vocab_size(VOCAB)
@@ -231,7 +239,7 @@ def write_metadata(out, name, config, architecture):
         out.add_feed_forward_length(config.intermediate_size)
         out.add_layer_norm_eps(config.layer_norm_eps)
         out.add_causal_attention(False)
-        out.add_pooling_type(gguf.PoolingType.MEAN)
+        out.add_pooling_type(gguf.PoolingType.RANK if name in RERANKERS else gguf.PoolingType.MEAN)
     else:
         rope = config.rope_parameters
         rope = rope.get("full_attention", rope)
@@ -467,6 +475,37 @@ def make_encoder(name):
     print(f"{name}: {sum(p.numel() for p in model.parameters())} parameters")
 
 
+def make_reranker(name):
+    kind_of_config, kind_of_model, options, has_gguf = RERANKERS[name]
+    config = kind_of_config(**{"vocab_size": VOCAB, "hidden_size": HIDDEN, "intermediate_size": 64, "num_hidden_layers": 1,
+                               "num_attention_heads": 4, "max_position_embeddings": 64, "num_labels": 1, **options})
+    config._attn_implementation = "eager"
+    model = kind_of_model(config).float().eval()
+    draw_weights(model, 1)
+    if has_gguf:
+        write_gguf(FOLDER / f"{name}-f32.gguf", name, model, "bert", gguf.GGMLQuantizationType.F32)
+    ids, types = np.random.default_rng(1).integers(2, VOCAB, 40), np.arange(40) >= 15
+    if config.type_vocab_size == 1:
+        types = 0 * types
+    def logit_of(ids, types):
+        with torch.no_grad():
+            out = model(torch.tensor([ids]), token_type_ids=torch.tensor([types.astype(int).tolist()]))
+        return round(float(out.logits[0, 0]), 6)
+
+    golden = {"prompt": ids.tolist(), "second_type_from": int(types.argmax()), "logit": logit_of(ids.tolist(), types)}
+    folder = FOLDER / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    write_tokenizer(folder)
+    # As RoBERTa puts a pair together, with the BOS and EOS of these tokens.
+    query, document = (Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text).ids for text in PAIR)
+    pair = [1, *query, 2, 2, *document, 2]
+    golden |= {"pair": PAIR, "logit_of_pair": logit_of(pair, np.zeros(len(pair)))}
+    (FOLDER / f"{name}.json").write_text(json.dumps(golden) + "\n")
+    model.to(torch.float16).save_pretrained(folder)
+    print(f"{name}: {golden['logit']}")
+
+
 def write_vectors():
     for name, (_, _, _, _, prompts) in MODELS.items():
         model = hf.AutoModelForCausalLM.from_pretrained(FOLDER / name, attn_implementation="eager").float().eval()
@@ -489,5 +528,6 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["vectors"]:
         sys.exit(write_vectors())
     FOLDER.mkdir(exist_ok=True)
-    for model_name in sys.argv[1:] or [*MODELS, *ENCODERS]:
-        make_encoder(model_name) if model_name in ENCODERS else make(model_name)
+    for model_name in sys.argv[1:] or [*MODELS, *ENCODERS, *RERANKERS]:
+        makers = {**dict.fromkeys(ENCODERS, make_encoder), **dict.fromkeys(RERANKERS, make_reranker)}
+        makers.get(model_name, make)(model_name)

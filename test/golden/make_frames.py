@@ -89,7 +89,8 @@ DRAIN = nested(5, b"")
 VOCABULARY = nested(6, number(1, 49152) + number(2, 300000) + number(3, 256) + numbers(4, [0, 3, 1])
                     + nested(5, b"\x00\xffa\n"))
 RELEASE_KV = nested(8, number(1, 5))
-EMBED = nested(7, number(1, 12) + numbers(2, [1, 300, 49151]) + number(3, 2) + nested(4, bytes([0x00, 0xFF, 0x5A])))
+EMBED = nested(7, number(1, 12) + numbers(2, [1, 300, 49151]) + number(3, 2) + nested(4, bytes([0x00, 0xFF, 0x5A]))
+               + number(5, 2))
 
 HELLO = nested(1, number(1, 3) + text(2, "cpu") + text(3, "0.1.0") + text(4, "cpu-f32-1") +
                text(5, "landlock+mdwe+seccomp"))
@@ -98,7 +99,7 @@ LOAD_PROGRESS = nested(2, number(1, 1 << 33) + number(2, MAX_U64))
 READY = nested(3, text(1, "5f3e-98765432-1700000000-42") + text(2, "llama") + text(3, "cpu, 2 threads ✓")
                + number(4, 49152) + number(5, 2048) + number(6, 64) + number(7, 256) + number(8, 32)
                + number(9, 1456) + number(10, 98304000) + number(11, 1 << 30) + text(12, "q8_0")
-               + number(13, 576) + number(14, 98300000) + number(15, 7))
+               + number(13, 576) + number(14, 98300000) + number(15, 7) + number(16, 1))
 LOGPROBS = single(1, -0.5) + numbers(2, [11, 49151]) + singles(3, [-0.5, -1.25])
 OUTPUT = number(1, 7) + number(2, 3) + numbers(3, [11]) + number(4, 2) + nested(5, LOGPROBS)
 FIRST_OUTPUT = number(1, 8) + number(2, 96) + number(3, 1500) + number(4, 1 << 33)
@@ -156,7 +157,7 @@ JSON = {
     VOCABULARY: {"vocabulary": {"num_tokens": 49152, "num_bytes": 300000, "first_id": 256, "lengths": [0, 3, 1],
                                 "spellings": "00ff610a"}},
     EMBED: {"embed": {"request_id": 12, "token_ids": [1, 300, 49151], "pooling": "POOLING_MEAN",
-                      "cache_salt": "00ff5a"}},
+                      "cache_salt": "00ff5a", "second_type_from": 2}},
     RELEASE_KV: {"release_kv": {"descriptor": 5}},
     HELLO: {"hello": {"protocol_version": 3, "kind": "cpu", "build": "0.1.0", "numerics_id": "cpu-f32-1",
                       "sandbox": "landlock+mdwe+seccomp"}},
@@ -166,7 +167,7 @@ JSON = {
         "vocab_size": 49152, "max_model_len": 2048, "max_num_seqs": 64, "max_num_batched_tokens": 256,
         "block_size": 32, "num_blocks": 1456, "weights_bytes": 98304000, "kv_cache_bytes": 1 << 30,
         "kv_cache_type": "q8_0", "embedding_size": 576, "shared_weights_bytes": 98300000,
-        "weights_descriptor": 7}},
+        "weights_descriptor": 7, "scores_pairs": True}},
     STEP: {"step": {"step": str(MAX_U64), "outputs": [
         {"request_id": 7, "first_index": 3, "token_ids": [11], "finish_reason": "FINISH_REASON_MAX_TOKENS",
          "logprobs": [{"logprob": -0.5, "top_ids": [11, 49151], "top_logprobs": [-0.5, -1.25]}]},

@@ -27,6 +27,7 @@ HERE = pathlib.Path(__file__).parent
 SEED = 20
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 MASK = "<mask>"
+PAIR = ["which runner computes?", "the runner"]
 PREPENDED = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e"
 
 TEXTS = [
@@ -142,6 +143,19 @@ def ids_of(file, texts, parse_special):
     return [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
 
 
+def pairs_of(file):
+    """Ids and types of a pair of texts, by each post-processor."""
+    bert = lambda kind, **more: {"type": kind, "sep": ["</s>", 2], "cls": ["<s>", 0], **more}
+    typed = json.loads(json.dumps(file["post_processor"]))
+    for piece in typed["pair"][-2:]:
+        next(iter(piece.values()))["type_id"] = 1
+    del typed["pair"][3]
+    processors = [file["post_processor"], typed, bert("BertProcessing"),
+                  bert("RobertaProcessing", trim_offsets=True, add_prefix_space=False)]  # fmt: skip
+    encoded = [Tokenizer.from_str(json.dumps({**file, "post_processor": one})).encode(*PAIR) for one in processors]
+    return [{"post_processor": one, "ids": pair.ids, "types": pair.type_ids} for one, pair in zip(processors, encoded)]
+
+
 def ranges(codes):
     """Code points in hexadecimal: `41-5a 61`."""
     found = []
@@ -176,13 +190,15 @@ def main():
     options = dict(vocab_size=900, character_coverage=0.98)
     files = {"plain": file_of(charsmap_of(pairs, corpus, **options), False),
              "bytes": file_of(charsmap_of(pairs, corpus, byte_fallback=True, **options), True)}  # fmt: skip
-    out = {"texts": texts, "files": files, "variants": {}, "graphemes": graphemes()}
+    out = {"texts": texts, "files": files, "variants": {}, "graphemes": graphemes(), "pair": PAIR}
     for name, (of, changes) in variants(files["plain"]["normalizer"]["precompiled_charsmap"]).items():
         file = {**files[of], **changes}
         plain, special = ids_of(file, texts, False), ids_of(file, texts, True)
         # null if no more differs than the tokens around the text.
         special = [None if ids == [0, *bare, 2] else ids for bare, ids in zip(plain, special)]
         out["variants"][name] = {"of": of, "changes": changes, "plain": plain, "special": special}
+    words = variants(files["plain"]["normalizer"]["precompiled_charsmap"])["xlm-roberta"][1]
+    out["pairs"] = pairs_of({**files["plain"], **words})
     (HERE / "unigram.json").write_text(json.dumps(out, ensure_ascii=True, separators=(",", ":")) + "\n")
 
 

@@ -51,6 +51,15 @@ const MODELS: Readonly<Record<string, Model | undefined>> = {
   'harmony-continued': harmonyModel('<|start|>assistant<|channel|>final<|message|>It'),
   'harmony-without-marks': { ...harmonyModel(), tokenizer: byteTokenizer },
   encoder: { ...byteModel, architecture: 'bert', chatTemplate: undefined, pooling: 'cls' },
+  'cross-encoder': {
+    ...byteModel,
+    architecture: 'bert',
+    chatTemplate: undefined,
+    tokenizer: {
+      ...byteTokenizer,
+      pair: { prefixIds: [91], betweenIds: [124], suffixIds: [93], hasTypes: true },
+    },
+  },
   generic: calling(genericFormat),
   ranking: rankingModel,
   'unknown-tools': calling(undefined),

@@ -202,7 +202,8 @@ export const fields: Readonly<Record<string, string>> = {
   'documents.text': 'The text of the document.',
   top_n: 'How many results there are at most: the most relevant ones. Without it all.',
   return_documents: 'Whether results have the texts of the documents.',
-  instruction: 'What makes a document relevant; otherwise that it answers the query of a web search.',
+  instruction:
+    'What makes a document relevant; otherwise that it answers the query of a web search. A 400 for a model with a classification head.',
   text_1: 'The query; a list with as many texts as `text_2` makes pairs.',
   text_2: 'A document, or several.',
   truncate: 'Whether a text that is too long loses its end; otherwise it is refused.',

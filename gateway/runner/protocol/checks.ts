@@ -161,9 +161,12 @@ export class EmbeddingCheck {
   readonly #size: number;
   readonly numTokens: number;
 
-  constructor({ requestId, tokenIds }: Embed, { embeddingSize }: { readonly embeddingSize: number }) {
+  constructor(
+    { requestId, tokenIds, pooling }: Embed,
+    { embeddingSize }: { readonly embeddingSize: number },
+  ) {
     this.#requestId = requestId;
-    this.#size = embeddingSize;
+    this.#size = pooling === 'rank' ? 1 : embeddingSize;
     this.numTokens = tokenIds.length;
   }
 

@@ -110,11 +110,13 @@ export class RunnerClient {
     return this.#begin(generate, frame, new AnswerCheck(generate, ready), sink);
   }
 
-  /** Sends an embedding request. Same errors as generate(), and RangeError if the runner makes no embeddings. */
+  /** Sends an embedding request. Same errors as generate(), and RangeError if the runner has none of this kind. */
   embed(request: Omit<Embed, 'requestId'>, sink: RequestSink): number {
     const { ready } = this;
     const embed = { ...request, requestId: this.#lastRequestId + 1 };
     if (ready.embeddingSize === 0) throw new RangeError('This runner does not support embeddings.');
+    if (embed.pooling === 'rank' && !ready.scoresPairs)
+      throw new RangeError('The model of this runner has no classification head.');
     const frame = encodeFrame(encodeToRunner({ type: 'embed', ...embed }), maxBytesToRunner);
     return this.#begin(embed, frame, new EmbeddingCheck(embed, ready), sink);
   }

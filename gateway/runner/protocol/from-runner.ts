@@ -229,6 +229,7 @@ const readyFields = reader('ready', 'Ready', {
   kvCacheBytes: counter,
   kvCacheType: text(64, true),
   embeddingSize: whole(0, maxEmbeddingSize),
+  scoresPairs: (sent: boolean | null | undefined) => sent === true,
 });
 export type Ready = ReturnType<typeof readyFields>;
 

@@ -10,7 +10,7 @@ import {
   type Grammar,
   type GrammarKind,
   maxGrammarBytes,
-  type Pooling,
+  type RequestPooling,
   type VocabularyFrames,
 } from '../runner.ts';
 import { encodeFrame, maxBytesToRunner } from './frame.ts';
@@ -41,7 +41,8 @@ export interface Generate
 }
 
 export interface Embed extends Pick<Generate, 'requestId' | 'tokenIds' | 'cacheSalt'> {
-  readonly pooling: Pooling;
+  readonly pooling: RequestPooling;
+  readonly secondTypeFrom?: number;
 }
 
 /** A part of the spellings of the model's tokens: those from firstId on. numTokens and numBytes count all parts together. */
@@ -71,10 +72,11 @@ const kinds: Readonly<Record<GrammarKind, runner.v1.GrammarKind>> = {
   structural_tag: v1.GrammarKind.GRAMMAR_KIND_STRUCTURAL_TAG,
 };
 
-const poolings: Readonly<Record<Pooling, runner.v1.Pooling>> = {
+const poolings: Readonly<Record<RequestPooling, runner.v1.Pooling>> = {
   last: v1.Pooling.POOLING_LAST,
   mean: v1.Pooling.POOLING_MEAN,
   cls: v1.Pooling.POOLING_CLS,
+  rank: v1.Pooling.POOLING_RANK,
 };
 
 /** Throws RangeError for a number that its field cannot hold: protobufjs would wrap it silently. */
@@ -126,12 +128,14 @@ function toRunnerFields(message: ToRunner): runner.v1.ToRunner.$Properties {
   };
 }
 
-function embedFields({ requestId, tokenIds, pooling, cacheSalt }: Embed): runner.v1.Embed.$Properties {
+function embedFields(embed: Embed): runner.v1.Embed.$Properties {
+  const { requestId, tokenIds, pooling, cacheSalt, secondTypeFrom } = embed;
   return {
     requestId,
     tokenIds: ids('token_ids', tokenIds),
     pooling: poolings[pooling],
     cacheSalt: salt(cacheSalt),
+    ...(secondTypeFrom === undefined ? {} : { secondTypeFrom: u32('second_type_from', secondTypeFrom) }),
   };
 }
 

@@ -61,8 +61,9 @@ export class GenerationState {
    * result to go on from.
    */
   toEmbed(): Omit<Embed, 'requestId'> | undefined {
-    const { promptIds, pooling, cacheSalt } = this.#request;
-    return pooling && { tokenIds: promptIds, pooling, cacheSalt };
+    const { promptIds, pooling, secondTypeFrom, cacheSalt } = this.#request;
+    const types = secondTypeFrom === undefined ? {} : { secondTypeFrom };
+    return pooling && { tokenIds: promptIds, pooling, cacheSalt, ...types };
   }
 
   /**

@@ -4,6 +4,7 @@ import { type ExpressionName, expressionNamed } from '../pre-tokenizers/expressi
 import type { Stage } from '../pre-tokenizers/word-splitter.ts';
 import {
   type ByteLevelForm,
+  type PairTemplate,
   type SentencePieceForm,
   spaceMark,
   TokenizerError,
@@ -188,33 +189,37 @@ function spacePrefixOf(normal: Normalizer, parts: readonly PartJson[]): Sentence
   return normal.prepends ? 'always' : 'never';
 }
 
-/** The token ids in front of a text and behind it. */
+/** The token ids in front of a text and behind it, and those around a pair. */
 interface Surroundings {
   readonly prefixIds: readonly number[];
   readonly suffixIds: readonly number[];
+  readonly pair: PairTemplate | undefined;
 }
 
 const tokenAndId = z.tuple([z.string(), z.int().min(0)]);
-/** BertProcessing and RobertaProcessing: the two put the same around one text. */
+/** BertProcessing and RobertaProcessing. */
 const bertProcessing = z.object({ sep: tokenAndId, cls: tokenAndId });
+const type_id = z.int().min(0).default(0);
+const specialPiece = z.object({ SpecialToken: z.object({ id: z.string(), type_id }) });
 const template = z.object({
-  single: z.array(
-    z.union([
-      z.object({ SpecialToken: z.object({ id: z.string() }) }),
-      z.object({ Sequence: z.object({ id: z.literal('A') }) }),
-    ]),
-  ),
+  single: z.array(z.union([specialPiece, z.object({ Sequence: z.object({ id: z.literal('A') }) })])),
+  pair: z
+    .array(z.union([specialPiece, z.object({ Sequence: z.object({ id: z.enum(['A', 'B']), type_id }) })]))
+    .optional(),
   special_tokens: z.record(z.string(), z.object({ ids: z.array(z.int().min(0)) })),
 });
 
 /** Reads the tokens that a tokenizer.json puts around a text. */
 export function surroundingsOf(json: PartJson | null | undefined): Surroundings {
-  let around: Surroundings = { prefixIds: [], suffixIds: [] };
+  let around: Surroundings = { prefixIds: [], suffixIds: [], pair: undefined };
   for (const part of partsOf(json, 'processors', 'post-processor')) {
     if (part.type === 'TemplateProcessing') around = fromTemplate(part);
     else if (part.type === 'BertProcessing' || part.type === 'RobertaProcessing') {
       const { cls, sep } = checked(bertProcessing, part, `its post-processor ${part.type}`);
-      around = { prefixIds: [cls[1]], suffixIds: [sep[1]] };
+      const ids = { prefixIds: [cls[1]], suffixIds: [sep[1]] };
+      const isBert = part.type === 'BertProcessing';
+      const betweenIds = isBert ? [sep[1]] : [sep[1], sep[1]];
+      around = { ...ids, pair: { ...ids, betweenIds, hasTypes: isBert } };
     } else if (part.type !== 'ByteLevel')
       throw unsupported('post-processor', part.type, [
         'TemplateProcessing',
@@ -228,9 +233,9 @@ export function surroundingsOf(json: PartJson | null | undefined): Surroundings 
 }
 
 function fromTemplate(part: PartJson): Surroundings {
-  const { single, special_tokens } = checked(template, part, 'its post-processor');
+  const { single, pair, special_tokens } = checked(template, part, 'its post-processor');
   const at = single.findIndex((piece) => 'Sequence' in piece);
-  const idsOf = (pieces: typeof single): number[] =>
+  const idsOf = (pieces: readonly (PairPiece | (typeof single)[number])[]): number[] =>
     pieces.flatMap((piece) => {
       if (!('SpecialToken' in piece)) throw new TokenizerError('its post-processor contains the text twice');
       const token = special_tokens[piece.SpecialToken.id];
@@ -241,5 +246,33 @@ function fromTemplate(part: PartJson): Surroundings {
       return token.ids;
     });
   if (at < 0) throw new TokenizerError('its post-processor does not contain the text');
-  return { prefixIds: idsOf(single.slice(0, at)), suffixIds: idsOf(single.slice(at + 1)) };
+  return {
+    prefixIds: idsOf(single.slice(0, at)),
+    suffixIds: idsOf(single.slice(at + 1)),
+    pair: pair && pairOf(pair, idsOf),
+  };
+}
+
+type PairPiece = NonNullable<z.output<typeof template>['pair']>[number];
+
+/** Undefined for a pair of another form: its texts in another order, or with tokens of the second type elsewhere. */
+function pairOf(
+  pieces: readonly PairPiece[],
+  idsOf: (pieces: readonly PairPiece[]) => number[],
+): PairTemplate | undefined {
+  const placesOf = (id: string) =>
+    pieces.flatMap((piece, index) => ('Sequence' in piece && piece.Sequence.id === id ? [index] : []));
+  const [first = -1, ...others] = placesOf('A');
+  const [second = -1, ...more] = placesOf('B');
+  if (first < 0 || second < first || others.length + more.length > 0) return undefined;
+  const types = pieces.map((piece) => ('Sequence' in piece ? piece.Sequence : piece.SpecialToken).type_id);
+  const typeOfSecond = types[second] ?? 0;
+  if (types.some((type, index) => type !== (index < second ? 0 : typeOfSecond)) || typeOfSecond > 1)
+    return undefined;
+  return {
+    prefixIds: idsOf(pieces.slice(0, first)),
+    betweenIds: idsOf(pieces.slice(first + 1, second)),
+    suffixIds: idsOf(pieces.slice(second + 1)),
+    hasTypes: typeOfSecond === 1,
+  };
 }

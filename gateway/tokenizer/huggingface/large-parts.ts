@@ -8,7 +8,7 @@ import { type MergeEntries, readMerges } from './merges.ts';
 import { readScores, readVocab, type ScoredEntries, TokenEntries } from './token-entries.ts';
 
 export interface LargeParts {
-  /** The file with an empty object or array in place of the vocabulary and an empty array in place of the merges, if it has them. */
+  /** The file with its vocabulary and its merges emptied, if it has them. */
   readonly rest: unknown;
   /**
    * Empty if the file has neither an object nor an array "vocab"; scores: undefined unless it is an array; merges: undefined if

@@ -54,7 +54,8 @@ export function tablesOfTokenizerJson(bytes: Buffer, special: SpecialTokens, voc
         : vocabularyOf(source, role, form.kind);
   if (form.kind === 'sentencepiece') requireAllBytes(vocabulary);
   const around = surroundingsOf(file.post_processor);
-  for (const id of [...around.prefixIds, ...around.suffixIds])
+  const { prefixIds, betweenIds = [], suffixIds } = { ...around, ...around.pair };
+  for (const id of [...around.prefixIds, ...around.suffixIds, ...prefixIds, ...betweenIds, ...suffixIds])
     if (id >= entryOf.length)
       throw new TokenizerError(`its post-processor has the token ${id}, which does not exist`);
   const bosId = id(special.bosToken);
@@ -74,6 +75,7 @@ export function tablesOfTokenizerJson(bytes: Buffer, special: SpecialTokens, voc
     added: packAddedTokens(added),
     prefixIds: decided(special.addBos, bosId, around.prefixIds),
     suffixIds: decided(special.addEos, eosId, around.suffixIds),
+    pair: around.pair,
     bosId,
     eosId,
     unknownId,

@@ -35,6 +35,12 @@ interface Golden {
   readonly texts: readonly string[];
   readonly files: Readonly<Record<'plain' | 'bytes', File>>;
   readonly variants: Readonly<Record<string, Variant>>;
+  readonly pair: readonly [string, string];
+  readonly pairs: readonly {
+    readonly post_processor: unknown;
+    readonly ids: readonly number[];
+    readonly types: readonly number[];
+  }[];
   readonly graphemes: { readonly attached: string; readonly prepended: string };
 }
 
@@ -139,6 +145,37 @@ test('GGUF metadata gives the ids of the library, too', async () => {
   }
 });
 
+test('a character without a token has the least score less ten, and unused tokens do not count', async () => {
+  // The library gives these ids. With ordinary scores, which are negative, the exact number decides nothing.
+  for (const [score, ids] of [
+    [5, [6]],
+    [12, [5, unknownId]],
+  ] as const) {
+    const vocab = [
+      ...['<s>', '<pad>', '</s>', '<unk>', '▁'].map((token) => [token, 0] as const),
+      ['a', score],
+      ['ab', -1],
+    ];
+    const model = { type: 'Unigram', unk_id: unknownId, vocab };
+    const pre_tokenizer = { type: 'Metaspace', replacement: '▁', prepend_scheme: 'never' };
+    const file = {
+      ...files.plain,
+      added_tokens: [],
+      post_processor: null,
+      normalizer: null,
+      pre_tokenizer,
+      model,
+    };
+    const tokenizer = await BpeTokenizer.of(tablesOf(file));
+    assert.equal(tokenizer.encode('ab', plain), ids);
+    const { normalizer } = files.plain;
+    const converted = ggufOf({ model, normalizer } as unknown as File, {
+      add_space_prefix: { type: 'bool', value: false },
+    });
+    assert.equal((await BpeTokenizer.of(converted)).encode('ab', plain), ids);
+  }
+});
+
 test('GGUF metadata says whether spaces are removed, and whether one is put in front', async () => {
   const isFalse: WriterValue = { type: 'bool', value: false };
   const changes = { add_space_prefix: isFalse, remove_extra_whitespaces: isFalse, add_bos_token: isFalse };
@@ -213,6 +250,46 @@ test('graphemes are those of the library', () => {
     if (prepended.has(code)) assert.is(normalized(`${character}z`), 'p', code.toString(16));
   }
   assert.is(prepended.size, 12);
+});
+
+test('a pair of texts has the tokens and types of the library, by each post-processor', async () => {
+  const [one, other] = golden.pair;
+  for (const { post_processor, ids, types } of golden.pairs) {
+    const tokenizer = await BpeTokenizer.of(tablesOf({ ...fileOf('xlm-roberta'), post_processor }));
+    const { pair } = tokenizer;
+    assert.ok(pair !== undefined);
+    const first = [...pair.prefixIds, ...tokenizer.encode(one, plain), ...pair.betweenIds];
+    const second = [...tokenizer.encode(other, plain), ...pair.suffixIds];
+    assert.equal([...first, ...second], ids);
+    assert.equal([...first.map(() => 0), ...second.map(() => (pair.hasTypes ? 1 : 0))], types);
+  }
+  const { pair } = ggufOf(files.plain);
+  assert.equal(pair, {
+    prefixIds: [bosId],
+    betweenIds: [eosId, eosId],
+    suffixIds: [eosId],
+    hasTypes: false,
+  });
+});
+
+test('a template that puts a pair together in another way is none for pairs', () => {
+  const text = (id: string, type_id = 0) => ({ Sequence: { id, type_id } });
+  const end = (type_id: number) => ({ SpecialToken: { id: '</s>', type_id } });
+  const template = {
+    type: 'TemplateProcessing',
+    single: [text('A')],
+    special_tokens: { '</s>': { ids: [eosId] } },
+  };
+  for (const pair of [
+    undefined,
+    [text('A')],
+    [text('B'), text('A')],
+    [text('A'), text('B'), text('B')],
+    [text('A', 1), text('B')],
+    [text('A'), end(1), text('B', 1)],
+    [text('A'), text('B', 2)],
+  ])
+    assert.is(tablesOf({ ...fileOf('never'), post_processor: { ...template, pair } }).pair, undefined);
 });
 
 test('text that spells a control token has none', async () => {

@@ -106,6 +106,8 @@ for (const name of ['uncased', 'cased'] as const) {
     requireIds(converted, name);
     assert.is(converted.kind, 'gguf-wpm');
     assert.equal([converted.bosId, converted.eosId], [clsId, sepId]);
+    const pair = { prefixIds: [clsId], betweenIds: [sepId], suffixIds: [sepId], hasTypes: true };
+    assert.equal(converted.pair, pair);
     for (let id = 0; id < tokenizer.vocabSize; id++) {
       assert.equal(converted.bytes(id), tokenizer.bytes(id), `token ${id}`);
       assert.is(converted.isControl(id), tokenizer.isControl(id), `token ${id}`);

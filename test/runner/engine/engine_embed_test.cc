@@ -20,6 +20,7 @@ std::vector<float> fake_vector(const std::vector<uint32_t>& ids, Pooling pooling
   };
   if (pooling == Pooling::kLast) return state_of(ids.size() - 1);
   if (pooling == Pooling::kCls) return state_of(0);
+  if (pooling == Pooling::kRank) return {state_of(0).front()};  // the fake model's classification head
   std::vector<double> sums(kFakeHiddenSize);
   for (size_t index = 0; index < ids.size(); ++index) {
     const std::vector<float> state = state_of(index);
@@ -30,7 +31,7 @@ std::vector<float> fake_vector(const std::vector<uint32_t>& ids, Pooling pooling
   return mean;
 }
 
-constexpr Pooling kPoolings[] = {Pooling::kLast, Pooling::kMean, Pooling::kCls};
+constexpr Pooling kPoolings[] = {Pooling::kLast, Pooling::kMean, Pooling::kCls, Pooling::kRank};
 
 }  // namespace
 
@@ -62,7 +63,7 @@ TEST_CASE("engine: a vector is that of its text, whatever is computed beside it 
     for (uint32_t id = 1; id <= 6; ++id) {
       const std::vector<uint32_t> ids = count_from(below(3) > 0 ? 1 : 5, 1 + below(70));
       if (id <= 4) {
-        wanted[id] = {ids, kPoolings[below(3)]};
+        wanted[id] = {ids, kPoolings[below(4)]};
         CHECK_FALSE(engine.add(embedding_of(id, ids, wanted[id].second)));
       } else {
         requests[id] = sampled(id, ids, 20);

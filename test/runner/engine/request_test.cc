@@ -194,7 +194,19 @@ TEST_CASE("request: a vector request has its own limits and may fill the context
   CHECK(longest.pooled.has_value());
   CHECK(refusal(with(51, Pooling::kMean)) == "token_ids has 51 ids; the limit is 50, the context.");
   CHECK(refusal(with(0, Pooling::kMean)) == "token_ids is empty; at least one token is needed.");
-  CHECK(refusal(with(1, Pooling::kUnknown)) == "pooling must be last, mean or cls.");
+  CHECK(refusal(with(1, Pooling::kUnknown)) == "pooling must be last, mean, cls or rank.");
+  CHECK(refusal(with(1, Pooling::kRank)) == "pooling is rank, but the model has no classification head.");
+  EmbedRequest pair = with(5, Pooling::kRank);
+  RequestLimits reranker = kLimits;
+  reranker.has_classifier = true;
+  pair.second_type_from = 3;
+  CHECK(sequence_from(pair, reranker).error().message ==
+        "second_type_from is 3, but the model has one type of tokens.");
+  reranker.num_token_types = 2;
+  CHECK(sequence_from(pair, reranker)->second_type_from == 3);
+  pair.second_type_from = 5;
+  CHECK(sequence_from(pair, reranker).error().message ==
+        "second_type_from is 5; it must be below the number of token_ids, 5.");
   CHECK(refusal(with(1, Pooling::kLast, std::string(33, 'x'))) ==
         "cache_salt has 33 bytes; the limit is 32.");
   EmbedRequest outside = with(2, Pooling::kLast);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <map>
 
 #include "runner/models/architectures.h"
 #include "runner/models/registry.h"
@@ -55,6 +56,13 @@ TEST_CASE("an architecture that is not there, or not the one asked for, is refus
   CHECK(refusal_of([](GgufWriter& w) { w.text("general.architecture", "mamba"); }) ==
         std::string("is of architecture \"mamba\", which is not supported; supported: ") +
             architecture_names() + ".");
+  for (const auto& [name, missing] :
+       std::map<std::string, std::string>{{"jina-bert-v2", "ALiBi, biases of scores by distance"},
+                                          {"new", "NTK scaling of rotations in an encoder"}}) {
+    CHECK(refusal_of([&](GgufWriter& w) { w.text("general.architecture", name); }) ==
+          "is of architecture \"" + name + "\", which is not supported: it needs " + missing +
+              "; supported: " + architecture_names() + ".");
+  }
   CHECK(refusal_of([](GgufWriter& w) { w.remove("general.architecture"); }) ==
         "lacks metadata general.architecture.");
   CHECK(refusal_of([](GgufWriter&) {}, "qwen2") ==

@@ -59,7 +59,7 @@ TEST_CASE("serve: an Embed is refused, cancelled and drained as a Generate is") 
   runner.gateway.send(embed_of(1, {}, wire::POOLING_MEAN));
   CHECK(listener.until_ended(1).error->code() == wire::ERROR_CODE_INVALID_REQUEST);
   runner.gateway.send(embed_of(2, {5}, wire::POOLING_UNSPECIFIED));
-  CHECK(listener.until_ended(2).error->message() == "pooling must be last, mean or cls.");
+  CHECK(listener.until_ended(2).error->message() == "pooling must be last, mean, cls or rank.");
   // 18 requests at once, and a cancel of the last one.
   std::string commands;
   for (uint32_t id = 3; id <= 20; ++id)

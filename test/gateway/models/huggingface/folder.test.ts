@@ -123,6 +123,17 @@ test('weights are safetensors; a pickle is refused with the reason', async () =>
   assert.is((await readModel(sharded)).architecture, 'llama');
 });
 
+test('an architecture that needs an operation that no runner has is refused with the operation', async () => {
+  for (const [model_type, missing] of [
+    ['jina-bert-v2', 'ALiBi, biases of scores by distance'],
+    ['new', 'NTK scaling of rotations in an encoder'],
+  ]) {
+    const refusal = await fault({ 'config.json': { ...(whole['config.json'] as object), model_type } });
+    const sentence = `architecture "${model_type}", which is not supported: it needs ${missing}; supported: `;
+    assert.match(refusal, sentence);
+  }
+});
+
 test('Mixtral is a llama, and gpt-oss has the name of GGUF files', async () => {
   const named = (model_type: string) => ({ ...(whole['config.json'] as object), model_type });
   const architectureOf = async (model_type: string) =>

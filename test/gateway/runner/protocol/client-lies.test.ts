@@ -1,6 +1,7 @@
 /** Messages that no honest runner sends: the client names the violation, closes, and ignores everything after it. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
 import {
   connect,
   connectAndAsk,
@@ -90,6 +91,36 @@ client('a requested vector is delivered once', () => {
     () => without.client.embed({ tokenIds: [1], pooling: 'last', cacheSalt: new Uint8Array() }, sinkOf()),
     RangeError,
   );
+});
+
+client('the score of a pair is one value, of a runner that says that it has a head for it', async () => {
+  const embed = {
+    tokenIds: [1, 2, 3],
+    pooling: 'rank',
+    secondTypeFrom: 2,
+    cacheSalt: new Uint8Array(),
+  } as const;
+  const ranking = { ready: { ...ready.ready, scoresPairs: true } };
+  const sent: unknown[] = [];
+  const {
+    client: asking,
+    say,
+    closed,
+  } = connect(({ embed: frame }) => {
+    sent.push([frame?.pooling, frame?.secondTypeFrom]);
+  });
+  say(hello, ranking);
+  const sink = sinkOf();
+  asking.embed(embed, sink);
+  say({ embedding: { requestId: 1, values: [-2] } });
+  assert.equal([...(sink.embeddings[0]?.values ?? [])], [-2]);
+  assert.equal(sent, [[runner.v1.Pooling.POOLING_RANK, 2]]);
+  asking.embed(embed, sink);
+  say({ embedding: { requestId: 2, values: [1, 2, 3] } });
+  assert.match((await closed())?.message ?? 'no error', /got 3 values where 1 belong/);
+  const without = connect();
+  without.say(hello, ready);
+  assert.throws(() => without.client.embed(embed, sinkOf()), RangeError);
 });
 
 client.run();
