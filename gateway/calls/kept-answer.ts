@@ -59,7 +59,7 @@ export async function beginKept(
   deps: RouteDeps,
   job: Job,
   kept: KeptCall,
-  { model, name, info, runner, letGo }: UsableModel,
+  { model, name, info, runner, release }: UsableModel,
   { requests, thinking, receipt }: KeptRequests,
 ): Promise<Response> {
   const { call, encoding, log } = kept;
@@ -69,7 +69,7 @@ export async function beginKept(
   const record = recordOf(c, kept, { model, name }, thinking, receipt);
   const durable = await deps.jobs.keep(job, { record, request, model, info, runner });
   // A job that waits or is parked keeps no model, whoever waits for its answer.
-  letGo();
+  release();
   log?.begun(request);
   onEnd(durable, () => {
     const { tokenIds, first } = durable.log.content;

@@ -21,7 +21,7 @@ export interface UsableModel {
   /** The API of the request, for GenerateRequest.api. */
   readonly api: string;
   /** Lets the model be unloaded or replaced before the answer is made: what goes on needs it no more, or finds it again. */
-  readonly letGo: () => void;
+  readonly release: () => void;
 }
 
 export interface ModelParams {
@@ -96,14 +96,14 @@ async function answerBy(
   const { signal: present } = c.req.raw;
   const signal = wanted === undefined ? present : AbortSignal.any([present, wanted]);
   const waiter = { deadlineMs, maxWaitMs, signal, caller: sharerOf(c) };
-  const { served, release } = await deps.models.acquire(name, waiter).catch((error) => {
+  const { served, release: leave } = await deps.models.acquire(name, waiter).catch((error) => {
     // The gate knows that nobody waits any more, and not why.
     wanted?.throwIfAborted();
     throw error;
   });
   let isHeld = true;
-  const letGo = (): void => {
-    if (isHeld) release();
+  const release = (): void => {
+    if (isHeld) leave();
     isHeld = false;
   };
   try {
@@ -123,10 +123,10 @@ async function answerBy(
       info: { ...info, ...deps.tokenLimits },
       runner: served.runner,
       api: c.get('group').name,
-      letGo,
+      release,
     });
   } finally {
-    letGo();
+    release();
   }
 }
 

@@ -316,17 +316,17 @@ export class Jobs {
 
   async #read(entry: JournalEntry): Promise<DurableJob> {
     // One that runs may end during the read, which would then have no end.
-    const running = this.#runningOf(entry);
+    const running = this.#durableOf(entry);
     if (running !== undefined) return running;
     const kept = await this.#opened().read(entry);
-    const resumed = this.#runningOf(entry);
+    const resumed = this.#durableOf(entry);
     if (resumed !== undefined) return resumed;
     const job = new Job(entry, {});
     job.end();
     return new DurableJob(job, entry, kept, this.#events);
   }
 
-  #runningOf(entry: JournalEntry): DurableJob | undefined {
+  #durableOf(entry: JournalEntry): DurableJob | undefined {
     const durable = this.#live.get(nameOf(entry))?.durable;
     return durable?.entry.key === entry.key ? durable : undefined;
   }
