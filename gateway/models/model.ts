@@ -84,6 +84,7 @@ const ARCHITECTURES: readonly string[] = [
   'qwen3',
   'gpt2',
   'bert',
+  'nomic-bert',
   'gemma2',
   'gemma3',
   'phi3',

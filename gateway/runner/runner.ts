@@ -141,7 +141,7 @@ export interface TokenLogprobs {
 
 /** Whether models of this architecture make vectors of texts and write none. */
 export function isEncoder(architecture: string): boolean {
-  return architecture === 'bert';
+  return architecture === 'bert' || architecture === 'nomic-bert';
 }
 
 /** How a request came to its first token. */

@@ -24,15 +24,25 @@ struct Family {
   std::string_view activation;  // the only supported one
 };
 constexpr Family kFamilies[] = {
-    {"llama", "llama", false, "silu"},     {"mistral", "llama", false, "silu"},
-    {"mixtral", "llama", false, "silu"},   {"qwen2", "qwen2", false, "silu"},
-    {"qwen3", "qwen3", false, "silu"},     {"qwen3_moe", "qwen3moe", false, "silu"},
-    {"phi3", "phi3", false, "silu"},       {"gemma3_text", "gemma3", true, "gelu_pytorch_tanh"},
-    {"glm4", "glm4", false, "silu"},       {"gemma2", "gemma2", true, "gelu_pytorch_tanh"},
-    {"smollm3", "smollm3", true, "silu"},  {"granite", "granite", false, "silu"},
-    {"olmo2", "olmo2", false, "silu"},     {"gpt2", "gpt2", true, "gelu_new"},
-    {"bert", "bert", true, "gelu"},        {"roberta", "bert", true, "gelu"},
-    {"xlm-roberta", "bert", true, "gelu"}, {"gpt_oss", "gpt-oss", false, "silu"},
+    {"llama", "llama", false, "silu"},
+    {"mistral", "llama", false, "silu"},
+    {"mixtral", "llama", false, "silu"},
+    {"qwen2", "qwen2", false, "silu"},
+    {"qwen3", "qwen3", false, "silu"},
+    {"qwen3_moe", "qwen3moe", false, "silu"},
+    {"phi3", "phi3", false, "silu"},
+    {"gemma3_text", "gemma3", true, "gelu_pytorch_tanh"},
+    {"glm4", "glm4", false, "silu"},
+    {"gemma2", "gemma2", true, "gelu_pytorch_tanh"},
+    {"smollm3", "smollm3", true, "silu"},
+    {"granite", "granite", false, "silu"},
+    {"olmo2", "olmo2", false, "silu"},
+    {"gpt2", "gpt2", true, "gelu_new"},
+    {"bert", "bert", true, "gelu"},
+    {"roberta", "bert", true, "gelu"},
+    {"xlm-roberta", "bert", true, "gelu"},
+    {"gpt_oss", "gpt-oss", false, "silu"},
+    {"nomic_bert", "nomic-bert", true, "silu"},
 };
 
 class ConfigReader : private FolderValues {
@@ -54,7 +64,7 @@ class ConfigReader : private FolderValues {
       if (is_gemma()) read_gemma();
       if (family_.model_type == "mixtral") read_mixtral();
       if (family_.architecture == "granite") read_granite();
-      if (family_.architecture == "bert") read_bert();
+      if (family_.architecture.ends_with("bert")) read_bert();
       if (family_.architecture == "smollm3") read_smollm3();
       if (family_.architecture == "qwen3moe") read_experts();
       if (family_.architecture == "gpt-oss") read_gpt_oss();
@@ -249,6 +259,7 @@ class ConfigReader : private FolderValues {
       refuse("has a position_embedding_type other than absolute, which is not supported");
     if (is_true("is_decoder") || is_true("add_cross_attention"))
       refuse("has is_decoder or add_cross_attention, which are not supported");
+    if (family_.architecture == "nomic-bert") require_theta();
   }
 
   // RoBERTa gives the first token the position behind pad_token_id, so no text uses the rows before it.

@@ -17,7 +17,7 @@ struct Name {
 
 // Architectures whose names have nothing in common with those of the others.
 constexpr bool has_own_names(std::string_view architecture) {
-  return architecture == "gpt2" || architecture == "bert";
+  return architecture == "gpt2" || architecture.ends_with("bert");
 }
 
 // prefix: begins all names but the head's if the model was saved with its head (AutoModelForCausalLM). Models
@@ -30,6 +30,7 @@ struct Body {
 constexpr Body body_of(std::string_view architecture) {
   if (architecture == "gpt2") return {"transformer.", "h."};
   if (architecture == "bert") return {"bert.", "encoder.layer."};
+  if (architecture == "nomic-bert") return {"bert.", "encoder.layers."};
   return {"model.", "layers."};
 }
 
@@ -50,6 +51,9 @@ constexpr Name kClassifierNames[] = {
 // Names after the prefix.
 constexpr Name kModelNames[] = {
     {"embed_tokens", kGgufEmbedding},
+    {"embeddings.word_embeddings", kGgufEmbedding, "nomic-bert"},
+    {"embeddings.token_type_embeddings", "token_types", "nomic-bert"},
+    {"emb_ln", "token_embd_norm", "nomic-bert"},
     {"norm", "output_norm"},
     {"wte", kGgufEmbedding, "gpt2"},
     {"wpe", "position_embd", "gpt2"},
@@ -108,6 +112,13 @@ constexpr Name kLayerNames[] = {
     {"intermediate.dense", "ffn_up", "bert"},
     {"output.dense", "ffn_down", "bert"},
     {"output.LayerNorm", "layer_output_norm", "bert"},
+    {"attn.Wqkv", "attn_qkv", "nomic-bert"},
+    {"attn.out_proj", "attn_output", "nomic-bert"},
+    {"norm1", "attn_output_norm", "nomic-bert"},
+    {"mlp.fc11", "ffn_up", "nomic-bert"},
+    {"mlp.fc12", "ffn_gate", "nomic-bert"},
+    {"mlp.fc2", "ffn_down", "nomic-bert"},
+    {"norm2", "layer_output_norm", "nomic-bert"},
 };
 
 // Names of gpt-oss in a layer that end in neither "weight" nor "bias".

@@ -75,7 +75,7 @@ float logit_of(Engine& engine, const std::vector<uint32_t>& ids, uint32_t second
 TEST_CASE("an encoder has the vectors of transformers, from a file and from a folder") {
   constexpr double kMaxOfVectors = 1e-4;
   constexpr double kMinCosine = 0.9999;
-  for (const std::string encoder : {"bert", "roberta"}) {
+  for (const std::string encoder : {"bert", "roberta", "nomic-bert"}) {
     const nlohmann::json wanted = golden(encoder);
     const Texts texts = {wanted.at("prompt").get<std::vector<uint32_t>>()};
     for (const std::string& file : {encoder + "-f32.gguf", encoder}) {

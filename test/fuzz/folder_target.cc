@@ -94,9 +94,10 @@ FolderParts with_scaling(FolderParts parts, const json& scaling) {
 
 std::vector<std::string> seed_corpus() {
   std::vector<std::string> corpus;
-  for (const char* name : {"llama3",   "mistral", "qwen2",   "qwen3",   "gpt2",      "gemma3",      "phi3",
-                           "qwen3moe", "yarn",    "glm4",    "smollm3", "mixtral",   "granite",     "olmo2",
-                           "gemma2",   "bert",    "gpt-oss", "roberta", "bert-rank", "roberta-rank"})
+  for (const char* name :
+       {"llama3",   "mistral", "qwen2",   "qwen3",   "gpt2",      "gemma3",       "phi3",
+        "qwen3moe", "yarn",    "glm4",    "smollm3", "mixtral",   "granite",      "olmo2",
+        "gemma2",   "bert",    "gpt-oss", "roberta", "bert-rank", "roberta-rank", "nomic-bert"})
     corpus.push_back(small_parts(name, false).bytes());
   for (const char* name : {"mistral", "qwen3moe"}) corpus.push_back(small_parts(name, true).bytes());
   for (const char* name : {"qwen3", "gpt2"}) corpus.push_back(small_parts(name, false, true).bytes());

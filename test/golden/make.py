@@ -113,7 +113,15 @@ ENCODERS = {
                                     num_attention_heads=4, max_position_embeddings=CONTEXT + 2, type_vocab_size=1,
                                     pad_token_id=1, layer_norm_eps=1e-5), hf.XLMRobertaModel, "bert", torch.float16,
                 {"": 300}),
+    "nomic-bert": (hf.NomicBertConfig(vocab_size=VOCAB, hidden_size=HIDDEN, intermediate_size=96, num_hidden_layers=LAYERS,
+                                      num_attention_heads=4, head_dim=16, max_position_embeddings=CONTEXT),
+                   hf.NomicBertModel, "nomic-bert", torch.float16, {"": 300}),
 }
+# gguf's names for those of transformers' class, which are not those of the original.
+NOMIC = {"embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types",
+         "embeddings.LayerNorm": "token_embd_norm", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate",
+         "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "post_attention_layernorm": "attn_output_norm",
+         "post_mlp_layernorm": "layer_output_norm"}
 # Encoders with classification heads: the logit of a pair of texts. llama.cpp's converter leaves out BERT's pooler.
 RERANKERS = {
     "bert-rank": (hf.BertConfig, hf.BertForSequenceClassification, {"type_vocab_size": 2}, False),
@@ -195,6 +203,16 @@ def gguf_tensors(model, architecture):
             weight = permuted(weight, config.num_attention_heads)
         if architecture in HAS_NEIGHBOURS and ".k_proj." in name:
             weight = permuted(weight, config.num_key_value_heads)
+        if architecture == "nomic-bert":
+            _, layer, part, kind = re.match(r"(layers\.(\d+)\.)?(.+)\.(weight|bias)$", name).groups()
+            if part in ("self_attn.k_proj", "self_attn.v_proj"):
+                continue
+            if part == "self_attn.q_proj":
+                attention = model.layers[int(layer)].self_attn
+                projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+                weight = np.concatenate([one.weight.detach().float().numpy() for one in projections])
+            yield f"blk.{layer}." * (layer is not None) + f"{NOMIC.get(part, 'attn_qkv')}.{kind}", weight
+            continue
         parts = {name: weight}
         if is_transposed(model) and ".experts." in name:
             stem, kind = (name.removesuffix("_bias"), ".bias") if name.endswith("_bias") else (name, ".weight")
@@ -235,7 +253,9 @@ def write_metadata(out, name, config, architecture):
     if architecture == "gpt2":
         out.add_feed_forward_length(4 * HIDDEN)
         out.add_layer_norm_eps(config.layer_norm_epsilon)
-    elif architecture == "bert":
+    elif architecture.endswith("bert"):
+        if architecture == "nomic-bert":
+            out.add_rope_freq_base(config.rope_parameters["rope_theta"])
         out.add_feed_forward_length(config.intermediate_size)
         out.add_layer_norm_eps(config.layer_norm_eps)
         out.add_causal_attention(False)

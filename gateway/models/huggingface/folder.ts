@@ -89,6 +89,7 @@ const architectures: ReadonlyMap<string, string> = new Map([
   ['gemma3_text', 'gemma3'],
   ['qwen3_moe', 'qwen3moe'],
   ['gpt_oss', 'gpt-oss'],
+  ['nomic_bert', 'nomic-bert'],
   ['roberta', 'bert'],
   ['xlm-roberta', 'bert'],
 ]);

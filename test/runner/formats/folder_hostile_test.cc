@@ -85,9 +85,10 @@ void each_place(const json& value, const json::json_pointer& place,
 }
 
 TEST_CASE("folders: hostile values of every key of every architecture are refused, or change nothing") {
-  for (const char* model : {"llama3",   "mistral", "qwen2",   "qwen3",   "gpt2",      "gemma3",      "phi3",
-                            "qwen3moe", "yarn",    "glm4",    "smollm3", "mixtral",   "granite",     "olmo2",
-                            "gemma2",   "bert",    "gpt-oss", "roberta", "bert-rank", "roberta-rank"}) {
+  for (const char* model :
+       {"llama3",   "mistral", "qwen2",   "qwen3",   "gpt2",      "gemma3",       "phi3",
+        "qwen3moe", "yarn",    "glm4",    "smollm3", "mixtral",   "granite",      "olmo2",
+        "gemma2",   "bert",    "gpt-oss", "roberta", "bert-rank", "roberta-rank", "nomic-bert"}) {
     CAPTURE(model);
     const json config = golden_config(model);
     const ModelFolder folder;
@@ -246,6 +247,9 @@ TEST_CASE("folders: a tensor is named as the folder names it, with its shape as 
                           Case{"gpt-oss", "model.layers.0.mlp.router.bias", "(5)"},
                           Case{"gpt-oss", "model.layers.0.post_attention_layernorm.weight", "(64)"},
                           Case{"roberta", "embeddings.position_embeddings.weight", nullptr},
+                          Case{"nomic-bert", "encoder.layers.0.norm2.bias", "(64)"},
+                          Case{"nomic-bert", "encoder.layers.1.mlp.fc12.weight", "(96, 64)"},
+                          Case{"nomic-bert", "emb_ln.weight", "(64)"},
                           Case{"bert-rank", "bert.pooler.dense.weight", "(64, 64)"},
                           Case{"bert-rank", "classifier.bias", "(1)"},
                           Case{"roberta-rank", "classifier.dense.weight", "(64, 64)"},

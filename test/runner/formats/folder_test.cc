@@ -200,6 +200,8 @@ TEST_CASE("folders: configurations that would compute differently from transform
     CHECK(of("roberta", "pad_token_id", padding) ==
           begin + "lacks a pad_token_id with a position behind it below max_position_embeddings.");
   CHECK(of("roberta", "pad_token_id", 0) == "accepted");
+  CHECK(refusal_of("nomic-bert", [](json& config) { config["rope_parameters"].erase("rope_theta"); }) ==
+        begin + "lacks rope_theta.");
   CHECK(of("qwen3moe", "norm_topk_prob", false).starts_with(begin + "does not set norm_topk_prob to true"));
   CHECK(of("qwen3moe", "mlp_only_layers", {0}).starts_with(begin + "has layers without experts"));
   CHECK(refusal_of("phi3", [](json& config) { config["rope_parameters"].erase("long_factor"); }) ==

@@ -134,12 +134,15 @@ test('an architecture that needs an operation that no runner has is refused with
   }
 });
 
-test('Mixtral is a llama, and gpt-oss has the name of GGUF files', async () => {
-  const named = (model_type: string) => ({ ...(whole['config.json'] as object), model_type });
-  const architectureOf = async (model_type: string) =>
-    (await readModel(folderWith({ 'config.json': named(model_type) }))).architecture;
-  assert.is(await architectureOf('mixtral'), 'llama');
-  assert.is(await architectureOf('gpt_oss'), 'gpt-oss');
+test('Mixtral is a llama, and other names of GGUF differ in a character', async () => {
+  for (const [model_type, architecture] of [
+    ['mixtral', 'llama'],
+    ['nomic_bert', 'nomic-bert'],
+    ['gpt_oss', 'gpt-oss'],
+  ]) {
+    const config = { ...(whole['config.json'] as object), model_type };
+    assert.is((await readModel(folderWith({ 'config.json': config }))).architecture, architecture);
+  }
 });
 
 test('RoBERTa is a bert whose positions begin behind that of padding', async () => {
