@@ -191,7 +191,9 @@ TEST_CASE("model: aborted passes do not affect later graphs") {
   const std::vector<uint32_t> ids = random_ids(8, eager.config().vocab_size, rng);
   CudaHarness harness(file->path(), {});
   const std::vector<std::vector<uint32_t>> tables{{0}};
-  const auto next_token = [&] { return Batch{{ids[0]}, {0}, {{0, 1, 0, tables}}}; };
+  const auto next_token = [&] {
+    return Batch{.token_ids = {ids[0]}, .positions = {0}, .types = {}, .sequences = {{0, 1, 0, tables}}};
+  };
   // The first pass is cut before any operation, the second after the first layer.
   Batch batch = next_token();
   harness.backend().begin_forward(batch);
