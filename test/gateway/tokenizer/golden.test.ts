@@ -8,6 +8,7 @@ import { tokenizerOfGguf } from '../../../gateway/models/gguf-tables.ts';
 import { type GgufValue, Metadata } from '../../../gateway/models/metadata.ts';
 import { resolveModel } from '../../../gateway/models/model-cache.ts';
 import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
+import { encodedByTurns } from '../../fixtures/encoding-by-turns.ts';
 
 interface Golden {
   readonly pre: string;
@@ -60,25 +61,12 @@ for (const pre of ['smollm', 'gpt-2']) {
     texts.push(texts.join(''), texts.join(' '));
     for (const parseSpecial of [false, true]) {
       const options = { addSpecial: false, parseSpecial };
-      const ids = new Map<string, number[]>();
-      let open = texts.map((text) => ({
-        text,
-        steps: tokenizer.encodeSegments([{ text, parseSpecial }], false),
-      }));
-      let numRounds = 0;
-      while (open.length > 0) {
-        numRounds++;
-        open = open.filter(({ text, steps }) => {
-          const next = steps.next();
-          if (next.done) ids.set(text, next.value);
-          return !next.done;
-        });
-      }
+      const { ids, numRounds } = encodedByTurns(tokenizer, texts, parseSpecial);
       assert.ok(numRounds > 10, `${numRounds} rounds`);
-      for (const { text, plain, special } of golden.cases)
-        assert.equal(ids.get(text), parseSpecial ? special : plain, JSON.stringify(text));
-      for (const text of texts)
-        assert.equal(ids.get(text), tokenizer.encode(text, options), JSON.stringify(text.slice(0, 40)));
+      for (const [index, { text, plain, special }] of golden.cases.entries())
+        assert.equal(ids[index], parseSpecial ? special : plain, JSON.stringify(text));
+      for (const [index, text] of texts.entries())
+        assert.equal(ids[index], tokenizer.encode(text, options), JSON.stringify(text.slice(0, 40)));
     }
   });
 

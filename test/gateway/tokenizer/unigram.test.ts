@@ -10,6 +10,7 @@ import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
 import { CharsmapNormalizer } from '../../../gateway/tokenizer/charsmap.ts';
 import { tablesOfTokenizerJson } from '../../../gateway/tokenizer/huggingface/tokenizer-json.ts';
 import { finish, shortTextChars } from '../../../gateway/tokenizer/tokenizer.ts';
+import { encodedByTurns } from '../../fixtures/encoding-by-turns.ts';
 import { type WriterValue, writeGguf } from '../../fixtures/gguf-writer.ts';
 import { assertLinear } from '../../fixtures/linear.ts';
 import { Random } from '../../fixtures/random.ts';
@@ -192,19 +193,7 @@ test('steps make no difference, whatever is encoded between them', async () => {
       part.repeat(5_000),
     );
     const all = [...texts, ...long, texts.join(' ')];
-    let open = all.map((text, index) => ({
-      index,
-      steps: tokenizer.encodeSegments([{ text, parseSpecial: false }], false),
-    }));
-    const ids: number[][] = [];
-    let numRounds = 0;
-    for (; open.length > 0; numRounds++) {
-      open = open.filter(({ index, steps }) => {
-        const next = steps.next();
-        if (next.done) ids[index] = next.value;
-        return !next.done;
-      });
-    }
+    const { ids, numRounds } = encodedByTurns(tokenizer, all);
     assert.ok(numRounds > 4, `${numRounds} rounds`);
     for (const [index, text] of all.entries())
       assert.equal(ids[index], tokenizer.encode(text, plain), `${name} ${JSON.stringify(text.slice(0, 40))}`);

@@ -9,6 +9,7 @@ import { loadModel } from '../../../gateway/models/model-slot.ts';
 import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
 import { tablesOfTokenizerJson } from '../../../gateway/tokenizer/huggingface/tokenizer-json.ts';
 import { finish, shortTextChars } from '../../../gateway/tokenizer/tokenizer.ts';
+import { encodedByTurns } from '../../fixtures/encoding-by-turns.ts';
 import { type WriterValue, writeGguf } from '../../fixtures/gguf-writer.ts';
 import { Random } from '../../fixtures/random.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
@@ -117,19 +118,7 @@ for (const name of ['uncased', 'cased'] as const) {
   test(`${name}: steps make no difference, whatever is encoded between them`, () => {
     const long = ['a', 'ab', ' ', '東', '👋', '!?', 'é'].map((part) => part.repeat(10_000));
     const all = [...texts, ...long, texts.join(' ')];
-    let open = all.map((text, index) => ({
-      index,
-      steps: tokenizer.encodeSegments([{ text, parseSpecial: false }], false),
-    }));
-    const ids: number[][] = [];
-    let numRounds = 0;
-    for (; open.length > 0; numRounds++) {
-      open = open.filter(({ index, steps }) => {
-        const next = steps.next();
-        if (next.done) ids[index] = next.value;
-        return !next.done;
-      });
-    }
+    const { ids, numRounds } = encodedByTurns(tokenizer, all);
     assert.ok(numRounds > 4, `${numRounds} rounds`);
     assert.equal(ids.slice(0, texts.length), plainIds);
     for (const [index, text] of all.entries())
