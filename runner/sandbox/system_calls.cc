@@ -146,6 +146,7 @@ std::vector<sock_filter> system_call_filter() {
   filter.on(SYS_clone3, refuse_with(ENOSYS));
   // The priority of the calling thread, which is number 0, and the processors that it is bound to with its
   // NUMA node.
+  filter.on_values(SYS_getpriority, PRIO_PROCESS, 0, kAllow, refuse_with(EPERM));
   filter.on_values(SYS_setpriority, PRIO_PROCESS, 0, kAllow, refuse_with(EPERM));
   filter.on_value(SYS_sched_setaffinity, 0, 0, kAllow, refuse_with(EPERM));
   // abort() and raise(), but no threads of other processes.

@@ -10,7 +10,7 @@ namespace runnel {
 namespace {
 
 constexpr size_t kStackBytes = size_t{256} << 20;
-constexpr int kLowPriority = 10;
+constexpr int kLowered = 10;  // steps of niceness
 
 void* run(void* fn) {
   (*static_cast<std::function<void()>*>(fn))();
@@ -20,7 +20,8 @@ void* run(void* fn) {
 }  // namespace
 
 void lower_priority() {
-  (void)setpriority(PRIO_PROCESS, 0, kLowPriority);  // on Linux, of the thread
+  // On Linux, of the thread. The process may have been given another priority than 0 itself.
+  (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kLowered);
 }
 
 bool DeepThread::start(std::function<void()> fn) {

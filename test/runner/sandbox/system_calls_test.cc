@@ -87,6 +87,8 @@ TEST_CASE("sandbox: arguments of system calls decide") {
   CHECK(answer_to(SYS_clone, {CLONE_VM}) == SECCOMP_RET_KILL_PROCESS);
   CHECK(answer_to(SYS_fcntl, {3, F_ADD_SEALS}) == SECCOMP_RET_ALLOW);
   CHECK(answer_to(SYS_fcntl, {3, F_SETFL}) == kRefused);
+  CHECK(answer_to(SYS_getpriority, {PRIO_PROCESS, 0}) == SECCOMP_RET_ALLOW);
+  CHECK(answer_to(SYS_getpriority, {PRIO_PROCESS, 1}) == kRefused);
   CHECK(answer_to(SYS_setpriority, {PRIO_PROCESS, 0}) == SECCOMP_RET_ALLOW);
   CHECK(answer_to(SYS_setpriority, {PRIO_PROCESS, 1}) == kRefused);
   CHECK(answer_to(SYS_sched_setaffinity, {0, 128}) == SECCOMP_RET_ALLOW);
