@@ -279,7 +279,7 @@ $(CHAT_TEMPLATES):
 python-clients: $(PYTHON_CLIENTS)
 
 $(PYTHON_CLIENTS): $(PYTHON_CLIENTS_REQUIREMENTS)
-	@echo "Fetching Python clients from PyPI (65 MB) into $@"
+	@echo "Fetching Python clients from PyPI (132 MB) into $@"
 	@rm -rf $@ $@.part
 	$(call fetch_wheels,$@.part,-r $<)
 	@cp $< $@.part/

@@ -156,7 +156,7 @@ test('api.md names each tested client and its version', () => {
   const pins = read('test/e2e/python/clients.txt');
   const inPython = filesOf('test/e2e/python/*_client.py').map((path) => {
     const name = (/(\w+)_client\.py$/.exec(path) ?? [])[1] ?? '';
-    const pin = new RegExp(`^(${name}(?:_openai|_slim)?)==(.+)$`, 'm').exec(pins) ?? [];
+    const pin = new RegExp(`^(${name}(?:_openai|_slim|(?<=index)_core)?)==(.+)$`, 'm').exec(pins) ?? [];
     return `Python ${pin[1]?.replaceAll('_', '-')} ${pin[2]}`;
   });
   const { devDependencies } = JSON.parse(read('package.json')) as { devDependencies: Record<string, string> };

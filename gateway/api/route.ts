@@ -49,7 +49,7 @@ export function missing(method: Operation['method'], path: string, message: stri
   const handler = () => () => {
     throw new ApiError({ status: 501, code: 'not_supported', message });
   };
-  return { method, path, summary: `501: ${message}`, answers: {}, handler };
+  return { method, path, summary: `501: ${message.replace(/\.$/, '')}`, answers: {}, handler };
 }
 
 const REQUEST_ID = 'x-request-id';

@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import type { Tool, ToolParams } from '../calls/tool-offer.ts';
+import { maxToolNameUnits } from '../generation/tool-call-parser.ts';
 import { isJsonObject, memberOf, withoutAnyNulls } from '../json/json-values.ts';
 import { type Context, typed, violated } from './fields.ts';
 import { argumentsSchema } from './schema-grammar.ts';
@@ -7,8 +8,8 @@ import { argumentsSchema } from './schema-grammar.ts';
 /** Tools that an answer may call, and whether it must call one, in the forms that all APIs share (docs/tools.md). */
 
 const MAX_TOOLS = 128;
-const TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
-const NAME_RULE = 'must have 1 to 64 characters, each a letter, digit, underscore or hyphen';
+const TOOL_NAME = new RegExp(`^[a-zA-Z0-9_-]{1,${maxToolNameUnits}}$`);
+const NAME_RULE = `must have 1 to ${maxToolNameUnits} characters, each a letter, digit, underscore or hyphen`;
 const NO_OBJECT = 'must describe an object: the arguments of a function have names';
 
 export const toolName = z.string().superRefine((name, ctx) => {

@@ -117,8 +117,7 @@ async function answerBy(
       'gen_ai.response.model': model.id,
     });
     return await answer({
-      // Errors then name the model as the client did.
-      model: name === undefined ? model : { ...model, id: name },
+      model: calledAs(name, model),
       name: served.names[0],
       info: { ...info, ...deps.tokenLimits },
       runner: served.runner,
@@ -151,7 +150,12 @@ export function findModel(name: string | undefined, deps: RouteDeps): ServedMode
  * 503 as useModel does.
  */
 export async function readModel(name: string | undefined, deps: RouteDeps): Promise<Model> {
-  return readServed(findModel(name, deps));
+  return calledAs(name, await readServed(findModel(name, deps)));
+}
+
+/** Errors then name the model as the client did. */
+function calledAs(name: string | undefined, model: Model): Model {
+  return name === undefined ? model : { ...model, id: name };
 }
 
 /** As readModel. */

@@ -255,8 +255,7 @@ export const serveSettings = {
       .optional()
       .help('Write reports of runners that died, and their recordings, to this folder'),
     'otlp-endpoint': baseUrlOr(NO_TRACES)
-      .or(NO_TRACES, 'OTEL_EXPORTER_OTLP_ENDPOINT, else off')
-      .with({ standardVariable: 'OTEL_EXPORTER_OTLP_ENDPOINT' })
+      .or(NO_TRACES)
       .help(
         'Send a trace of each request to the OpenTelemetry collector at this URL, by OTLP over HTTP: to /v1/traces below it',
       ),

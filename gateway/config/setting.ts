@@ -26,8 +26,6 @@ interface Details {
   /** Repeated flags make a list although the setting has no default. */
   readonly isList?: true;
   readonly aliases?: Readonly<Record<string, Alias>>;
-  /** A variable that other programs obey too. It gives the setting where nothing else does, and counts only if it is not empty. */
-  readonly standardVariable?: string;
 }
 
 /** A setting of a command: how its value is parsed, its default, and what the help says of it. */

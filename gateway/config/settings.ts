@@ -123,7 +123,7 @@ function shownDefault(fallback: Setting['details']['fallback']): string | undefi
 /** The values of the first source that has the setting, one for each of its names there. */
 function givenOf(
   name: string,
-  { schema, details: { aliases = {}, isOnlyFlag, standardVariable } }: Setting,
+  { schema, details: { aliases = {}, isOnlyFlag } }: Setting,
   flags: FlagValues,
   env: NodeJS.ProcessEnv,
   file: ConfigFile,
@@ -141,8 +141,7 @@ function givenOf(
     });
     if (found.length > 0) return found;
   }
-  const value = standardVariable && env[standardVariable];
-  return value ? [{ source: standardVariable, value, schema }] : [];
+  return [];
 }
 
 function variableOf(name: string): string {

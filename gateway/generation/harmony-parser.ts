@@ -1,6 +1,7 @@
 import { harmonyFormat, harmonyMarks } from '../prompt/harmony-format.ts';
 import { markOf, markSign, unmarked } from './control-marks.ts';
 import type { Thinking, ThoughtParser, ThoughtText } from './thinking-parser.ts';
+import { maxToolNameUnits } from './tool-call-parser.ts';
 
 /**
  * Reads an answer in harmony: messages, each with a header. Messages of the channel `analysis` are thought, those of `final` and
@@ -128,6 +129,8 @@ export class HarmonyParser implements ThoughtParser {
   }
 }
 
+const FUNCTION = new RegExp(`^functions\\.([\\w-]{1,${maxToolNameUnits}})$`);
+
 /** What the header of a message says. The prompt has begun the header of the first message, so it may lack its role. */
 function messageOf(header: string): { readonly kind: Kind; readonly name?: string | undefined } {
   const [role = '', ...rest] = header.split(CHANNEL);
@@ -137,6 +140,6 @@ function messageOf(header: string): { readonly kind: Kind; readonly name?: strin
   const [, to] = /\sto=(\S+)/.exec(speaker) ?? /\sto=(\S+)/.exec(named) ?? [];
   // A type of the content may follow the channel.
   if (to === undefined) return { kind: KINDS.get(/^\s*(\S*)/.exec(named)?.[1] ?? '') ?? 'other' };
-  const [, name] = /^functions\.([\w-]{1,64})$/.exec(to) ?? [];
+  const [, name] = FUNCTION.exec(to) ?? [];
   return { kind: name === undefined ? 'other' : 'call', name };
 }

@@ -128,7 +128,10 @@ export interface TextSink {
 
 type EndOfTokens = Pick<AnswerEnd, 'reason' | 'stopMatched' | 'numTokens'>;
 
-/** Runs one request and makes text of its answer, one part for each batch. A stop string cancels the rest of the request. */
+/**
+ * Runs one request and makes text of its answer, one part for each batch, or more if a batch has a thought after a text. A stop string
+ * cancels the rest of the request.
+ */
 export class TextStream implements TokenSink {
   readonly #tokenizer: Tokenizer;
   readonly #minTokens: number;
@@ -204,10 +207,7 @@ export class TextStream implements TokenSink {
     this.#numTokens = batch.firstIndex + batch.tokenIds.length;
     if (this.#partial !== undefined) this.#partial.hasBegun ||= this.#numTokens > 0;
     try {
-      const read = this.#read(batch);
-      const part = this.#calls === undefined ? read : withCalls(this.#calls, read);
-      this.#isOver = part.end !== undefined;
-      this.#sink.onPart(part);
+      this.#send(this.#read(batch));
     } catch (error) {
       // An error in the gateway ends this answer only: the caller continues with the answers of other requests.
       this.cancel();
@@ -226,27 +226,48 @@ export class TextStream implements TokenSink {
     this.#sink.onError(error);
   }
 
+  #send(read: AnswerPart): void {
+    if (this.#isOver) return;
+    const part = this.#calls === undefined ? read : withCalls(this.#calls, read);
+    this.#isOver = part.end !== undefined;
+    this.#sink.onPart(part);
+  }
+
+  /** Returns the part that the batch ends with. Sends those before. */
   #read(batch: TokenBatch): AnswerPart {
     const { first, tokenIds, firstIndex, finish } = batch;
     this.#numCachedTokens = first?.numCachedTokens ?? this.#numCachedTokens;
     this.#continuedBy = batch.continuedBy ?? this.#continuedBy;
-    const pieces: TextPiece[] = [];
+    let pieces: TextPiece[] = [];
+    let rest: TokenBatch = batch;
+    let begin = 0;
     // The token that ends an answer (a control token or one that the request named) is not part of its text.
     const numTexts = tokenIds.length - (finish === 'stop_id' ? 1 : 0);
     for (let offset = 0; offset < numTexts; offset++) {
       const id = tokenIds[offset] as number;
       const index = firstIndex + offset;
       const decoded = this.#decoder.decode(id);
+      const thought = this.#thought;
       const text = this.#thinking === undefined ? decoded : this.#withoutThought(this.#thinking, decoded);
+      if (pieces.length > 0 && this.#thought !== thought) {
+        // A part's thought is before its text.
+        const later = this.#thought.slice(thought.length);
+        this.#thought = thought;
+        this.#send(this.#part(rest, pieces, tokenIds.slice(begin, offset), undefined));
+        this.#thought = later;
+        const { promptLogprobs: _sent, ...others } = batch;
+        [pieces, begin, rest] = [[], offset, others];
+      }
       const logprobs = batch.logprobs?.[offset];
       if (logprobs !== undefined && this.#isSaid(id, decoded, text)) this.#tokens.push(id, logprobs, text);
       const matched = this.#match(text, index, pieces);
       if (matched === undefined) continue;
       this.#handle.cancel('enough');
       const end = { reason: 'stop_sequence', stopMatched: matched, numTokens: index + 1 } as const;
-      return this.#part(batch, pieces, tokenIds.slice(0, offset + 1), end);
+      return this.#part(rest, pieces, tokenIds.slice(begin, offset + 1), end);
     }
-    return this.#part(batch, pieces, tokenIds, finish && this.#finish(batch, finish, pieces));
+    const last = begin === 0 ? tokenIds : tokenIds.slice(begin);
+    return this.#part(rest, pieces, last, finish && this.#finish(batch, finish, pieces));
   }
 
   #withoutThought(parser: ThoughtParser, decoded: string): string {

@@ -35,8 +35,8 @@ interface ParsedText {
   readonly calls: readonly CallPiece[];
 }
 
-/** The longest name of a tool, in UTF-16 units. A longer one is text. */
-const maxToolNameUnits = 64;
+/** The longest name of a tool, as in Anthropic's API, in UTF-16 units. A longer one is text. */
+export const maxToolNameUnits = 128;
 
 type State = 'text' | 'name' | 'id' | 'arguments' | 'end' | 'list' | 'gap';
 

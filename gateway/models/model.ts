@@ -95,11 +95,44 @@ const ARCHITECTURES: readonly string[] = [
   'qwen3moe',
   'gpt-oss',
 ];
-/** What others need that no runner computes, in the runners' words. */
-const MISSING_OPERATIONS: ReadonlyMap<string, string> = new Map([
-  ['jina-bert-v2', 'ALiBi, biases of scores by distance'],
-  ['new', 'NTK scaling of rotations in an encoder'],
-]);
+/** What others need that no runner computes, in the runners' words; names of GGUF files and of config.json. */
+export const MISSING_OPERATIONS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    'ALiBi, biases of scores by distance': ['bloom', 'jina-bert-v2', 'mpt'],
+    'NTK scaling of rotations in an encoder': ['new'],
+    'compressed keys and values (MLA)': ['deepseek2', 'deepseek_v2', 'deepseek_v3', 'minicpm3'],
+    'experts that every token uses': ['deepseek', 'glm4moe', 'glm4_moe', 'qwen2moe', 'qwen2_moe'],
+    'state space layers': [
+      'falcon-h1',
+      'falcon_h1',
+      'granitehybrid',
+      'granitemoehybrid',
+      'jamba',
+      'mamba',
+      'mamba2',
+      'nemotron_h',
+    ],
+    'recurrent layers': ['qwen3next', 'qwen3_next', 'rwkv6', 'rwkv7'],
+    'attention and a feed-forward part side by side': [
+      'cohere',
+      'cohere2',
+      'command-r',
+      'falcon',
+      'gptneox',
+      'gpt_neox',
+      'phi',
+      'phi2',
+    ],
+    'positions of several axes (M-RoPE)': ['qwen2vl', 'qwen2_vl', 'qwen2_5_vl', 'qwen3vl', 'qwen3_vl'],
+    'attention in chunks': ['llama4'],
+    'several residual streams': ['gemma3n'],
+    'attention to another text or an image': ['mllama', 't5'],
+    'biases of scores by learned distances': ['mpnet', 't5encoder'],
+    'scores by relative positions': ['deberta-v2'],
+    'windows of rows that see ahead': ['modern-bert', 'modernbert'],
+    'experts in an encoder': ['nomic-bert-moe'],
+  }).flatMap(([missing, names]) => names.map((name) => [name, missing] as const)),
+);
 /** Characters of a name from a file that an error message shows. */
 const shownChars = 80;
 

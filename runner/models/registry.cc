@@ -53,14 +53,61 @@ constexpr Architecture kArchitectures[] = {
     {.name = "gpt-oss", .read = read_gpt_oss, .spec = gpt_oss_spec, .has_experts = true},
 };
 
-// Architectures that need another operation. The gateway says the same (gateway/models/model.ts).
+// Architectures that need another operation, by their names in GGUF files and in config.json. The gateway
+// says the same (gateway/models/model.ts).
 struct Unsupported {
   std::string_view name;
   std::string_view missing;
 };
 constexpr Unsupported kUnsupported[] = {
+    {"bloom", "ALiBi, biases of scores by distance"},
     {"jina-bert-v2", "ALiBi, biases of scores by distance"},
+    {"mpt", "ALiBi, biases of scores by distance"},
     {"new", "NTK scaling of rotations in an encoder"},
+    {"deepseek2", "compressed keys and values (MLA)"},
+    {"deepseek_v2", "compressed keys and values (MLA)"},
+    {"deepseek_v3", "compressed keys and values (MLA)"},
+    {"minicpm3", "compressed keys and values (MLA)"},
+    {"deepseek", "experts that every token uses"},
+    {"glm4moe", "experts that every token uses"},
+    {"glm4_moe", "experts that every token uses"},
+    {"qwen2moe", "experts that every token uses"},
+    {"qwen2_moe", "experts that every token uses"},
+    {"falcon-h1", "state space layers"},
+    {"falcon_h1", "state space layers"},
+    {"granitehybrid", "state space layers"},
+    {"granitemoehybrid", "state space layers"},
+    {"jamba", "state space layers"},
+    {"mamba", "state space layers"},
+    {"mamba2", "state space layers"},
+    {"nemotron_h", "state space layers"},
+    {"qwen3next", "recurrent layers"},
+    {"qwen3_next", "recurrent layers"},
+    {"rwkv6", "recurrent layers"},
+    {"rwkv7", "recurrent layers"},
+    {"cohere", "attention and a feed-forward part side by side"},
+    {"cohere2", "attention and a feed-forward part side by side"},
+    {"command-r", "attention and a feed-forward part side by side"},
+    {"falcon", "attention and a feed-forward part side by side"},
+    {"gptneox", "attention and a feed-forward part side by side"},
+    {"gpt_neox", "attention and a feed-forward part side by side"},
+    {"phi", "attention and a feed-forward part side by side"},
+    {"phi2", "attention and a feed-forward part side by side"},
+    {"qwen2vl", "positions of several axes (M-RoPE)"},
+    {"qwen2_vl", "positions of several axes (M-RoPE)"},
+    {"qwen2_5_vl", "positions of several axes (M-RoPE)"},
+    {"qwen3vl", "positions of several axes (M-RoPE)"},
+    {"qwen3_vl", "positions of several axes (M-RoPE)"},
+    {"llama4", "attention in chunks"},
+    {"gemma3n", "several residual streams"},
+    {"mllama", "attention to another text or an image"},
+    {"t5", "attention to another text or an image"},
+    {"mpnet", "biases of scores by learned distances"},
+    {"t5encoder", "biases of scores by learned distances"},
+    {"deberta-v2", "scores by relative positions"},
+    {"modern-bert", "windows of rows that see ahead"},
+    {"modernbert", "windows of rows that see ahead"},
+    {"nomic-bert-moe", "experts in an encoder"},
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ import { nativeErrorSchema } from '../error-schemas.ts';
 import * as fields from '../fields.ts';
 import { jobOperations } from '../jobs.ts';
 import { MSGPACK_TYPE } from '../msgpack.ts';
-import { get, post } from '../route.ts';
+import { get, missing, post } from '../route.ts';
 import { executeEventSchemas } from './events.ts';
 import { DEADLINE_HEADER, executeBody, executeLog, parseExecute, readBody } from './execute.ts';
 import {
@@ -107,6 +107,10 @@ const operations: readonly Operation[] = [
     summary: 'This document',
     answers: { 200: json('OpenAPI 3.1.', z.looseObject({ openapi: z.string() })) },
   },
+  missing('post', '/completion', 'A prompt is continued by POST /v1/completions, or by POST /execute.'),
+  missing('post', '/infill', 'A gap is filled by POST /v1/completions, with the field suffix.'),
+  missing('get', '/props', 'GET /health describes the server, and GET /v1/models its models.'),
+  missing('get', '/tokenizer_info', 'The tokenizer is that of the model’s files; POST /tokenize uses it.'),
 ];
 
 /** A prompt in, its continuation as events. */

@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { infillMarks } from '../../calls/infill.ts';
 import { hasThinking } from '../../calls/thinking.ts';
 import { hasTools } from '../../calls/tool-offer.ts';
-import { readModel } from '../../calls/use-model.ts';
+import { findModel, readServed } from '../../calls/use-model.ts';
 import { ApiError } from '../../errors/api-error.ts';
 import { JSON_TYPE } from '../../json/json-values.ts';
 import type { Model } from '../../models/model.ts';
@@ -116,7 +116,7 @@ export function running(deps: RouteDeps): Handler {
 export function showing(deps: RouteDeps): Handler {
   return async (c) => {
     const name = parseBody(showBody, await readJsonText(c));
-    const model = await readModel(name, deps);
+    const model = await readServed(findModel(name, deps));
     const { architecture, contextLength, pooling, tokenizer } = model;
     return c.json({
       modified_at: modifiedAt(model.created),

@@ -152,9 +152,9 @@ export function contextOf({ num_ctx }: z.output<typeof options>, limit: ContextL
 }
 
 const sharedIgnored = {
-  // Prompts are never cut, and tokens are never shifted out of a context.
+  // Prompts are never cut, and tokens are never shifted out of a context: what is too long is a 400, whatever these say.
   shift: ANYTHING,
-  truncate: NO,
+  truncate: ANYTHING,
 } as const;
 
 export const keepAlive = z

@@ -178,8 +178,10 @@ function messagesOf(items: readonly Item[], numEarlier: number, ctx: fields.Cont
   for (const [index, each] of items.entries()) {
     if (each.type === 'message') {
       const { role, content } = each;
-      const thought = role === 'assistant' ? takeThought() : '';
-      messages.push(chatMessage(role === 'developer' ? 'system' : role, content, thought));
+      // A thought before another role's message, or before a result, belongs to an answer that is not here.
+      const thought = takeThought();
+      const isAnswer = role === 'assistant';
+      messages.push(chatMessage(role === 'developer' ? 'system' : role, content, isAnswer ? thought : ''));
     } else if (each.type === 'reasoning') {
       const { content, summary } = each;
       thoughts.push(...(content ?? summary).map(({ text }) => text));
@@ -187,7 +189,10 @@ function messagesOf(items: readonly Item[], numEarlier: number, ctx: fields.Cont
       const call = { id: each.call_id, name: each.name, arguments: each.arguments.value };
       names.add([call]);
       addCall(messages, call, takeThought());
-    } else messages.push(names.result(each.call_id, each.output, [index - numEarlier, 'call_id']));
+    } else {
+      takeThought();
+      messages.push(names.result(each.call_id, each.output, [index - numEarlier, 'call_id']));
+    }
   }
   return messages;
 }
@@ -285,9 +290,11 @@ const textField = z
   .default({})
   .transform(({ format: asked }) => asked ?? PLAIN);
 
+export const reasoningSummary = z.enum(['auto', 'concise', 'detailed']);
+
 /** The fields that say whether a response thinks, and for how long. All of the thinking is returned, never a summary. */
 const reasoningFields = {
-  reasoning: z.strictObject({ effort: effort.optional(), summary: z.literal('auto').optional() }).optional(),
+  reasoning: z.strictObject({ effort: effort.optional(), summary: reasoningSummary.optional() }).optional(),
   /** OpenAI has no budget; these have the names that chats use. */
   ...budgetFields,
 };
@@ -330,7 +337,8 @@ export const responsesIgnored = {
   safety_identifier: ANYTHING,
   service_tier: ['auto', 'default'],
   stream_options: [{}, { include_obfuscation: false }],
-  truncation: ['disabled'],
+  // Prompts are never cut: one that is too long is a 400, whatever this says.
+  truncation: ANYTHING,
   user: ANYTHING,
 } as const satisfies IgnoredFields;
 

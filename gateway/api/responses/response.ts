@@ -7,7 +7,7 @@ import { endingFields, markFields, marks } from '../answer-fields.ts';
 import { effort } from '../call-fields.ts';
 import { openAiErrorSchema } from '../error-schemas.ts';
 import { tokenLogprobSchema } from '../token-logprobs.ts';
-import type { ResponsesRequest } from './request.ts';
+import { type ResponsesRequest, reasoningSummary } from './request.ts';
 
 /** A response and its events: what they are, and the JSON of a response in each of its stages. */
 
@@ -85,7 +85,7 @@ export const responseSchema = z
     output: z.array(item),
     parallel_tool_calls: z.boolean(),
     previous_response_id: z.string().nullable(),
-    reasoning: z.object({ effort: effort.nullable(), summary: z.literal('auto').nullable() }),
+    reasoning: z.object({ effort: effort.nullable(), summary: reasoningSummary.nullable() }),
     service_tier: z.literal('default'),
     store: z.boolean(),
     temperature: z.number(),

@@ -172,7 +172,10 @@ test('missing or invalid files are named', async () => {
     'config.json': { ...(whole['config.json'] as object), ...changes },
   });
   assert.match(await fault({ 'config.json': undefined }, 66), 'there is no config.json in it');
-  assert.match(await fault(config({ model_type: 'mamba' })), 'architecture "mamba", which is not supported;');
+  assert.match(
+    await fault(config({ model_type: 'xverse' })),
+    'architecture "xverse", which is not supported;',
+  );
   assert.match(await fault(config({ vocab_size: undefined })), 'does not say vocab_size');
   assert.match(
     await fault(config({ max_position_embeddings: undefined })),
