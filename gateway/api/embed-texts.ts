@@ -71,7 +71,7 @@ export async function embedTexts(
     throw new ApiError({ status: 501, code: 'not_supported', message });
   }
   requireDimensions(wanted.dimensions, size);
-  const pooling = poolingOf(model, deps.pooling);
+  const pooling = poolingOf(model, info, deps.pooling);
   const caller = sharerOf(c);
   const ids = await idsOf(wanted, model, vocabSize, { signal, caller });
   const sender = senderOf(c);

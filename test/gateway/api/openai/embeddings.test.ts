@@ -6,7 +6,7 @@ import { GenerationError } from '../../../../gateway/runner/runner.ts';
 import { ByteBudget } from '../../../../gateway/server/guard/bodies.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { byteModel, byteTokenizer, EOS_ID } from '../../../fixtures/byte-model.ts';
-import { ScriptedRunner } from '../../../fixtures/scripted-runner.ts';
+import { ScriptedRunner, scriptedInfo } from '../../../fixtures/scripted-runner.ts';
 
 const test = suite('embeddings');
 const PATH = '/v1/embeddings';
@@ -37,6 +37,32 @@ test('pooling is the server’s if set, otherwise the model file’s', async () 
     await poolingWith(poolingOfType(4)),
     "The model's file says pooling_type 4, which is not supported; choose another with --pooling: last, mean, cls.",
   );
+});
+
+test('where nothing says how vectors are made, an encoder has the mean, and a model that scores pairs makes none', async () => {
+  const answerOf = async (
+    architecture: string,
+    scoresPairs: boolean,
+    said?: ModelPooling,
+    pooling?: 'cls',
+  ) => {
+    const model = { ...byteModel, architecture, pooling: said };
+    const { post, runner } = testApp({ model: () => model, pooling });
+    runner.current = { ...runner.current, info: { ...scriptedInfo, architecture, scoresPairs } };
+    const response = await post(PATH, { model: 'bytes', input: 'a' });
+    if (response.status === 200) return runner.requests[0]?.pooling;
+    assert.is(response.status, 400);
+    return ((await response.json()) as { error: { message: string } }).error.message;
+  };
+  assert.is(await answerOf('bert', false), 'mean');
+  assert.is(await answerOf('nomic-bert', false), 'mean');
+  assert.is(await answerOf('bert', false, 'cls'), 'cls');
+  assert.is(
+    await answerOf('bert', true),
+    "The model's file has a classification head and names no pooling, which is not supported; choose another with --pooling: last, mean, cls.",
+  );
+  assert.is(await answerOf('bert', true, 'mean'), 'mean');
+  assert.is(await answerOf('bert', true, undefined, 'cls'), 'cls');
 });
 
 test('the runner has a bounded number of texts of one request at once', async () => {
