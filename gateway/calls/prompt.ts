@@ -184,7 +184,11 @@ export function requireKnownBiases(biases: ReadonlyMap<number, number>, vocabSiz
  * The ids that end an answer. Throws a 400 unless the model has each token that the request names, and at least one token
  * can be drawn.
  */
-export function stopIdsOf(request: TokenConstraints, model: Model, vocabSize: number): number[] {
+export function stopIdsOf(
+  request: TokenConstraints,
+  model: Pick<Model, 'stopIds'>,
+  vocabSize: number,
+): number[] {
   for (const field of ['stop_token_ids', 'allowed_token_ids', 'banned_token_ids'] as const)
     requireKnownIds(request[field], vocabSize, (index) => `${field}.${index}`);
   const stopIds = [...new Set([...model.stopIds, ...request.stop_token_ids])];

@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { infillMarks } from '../../../gateway/calls/infill.ts';
+import { infillEnds, infillMarks } from '../../../gateway/calls/infill.ts';
 import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
 import { tablesOfTokenizerJson } from '../../../gateway/tokenizer/huggingface/tokenizer-json.ts';
 import { fetchedVocabularies, readVocabulary } from '../../vocabularies/vocabularies.ts';
@@ -8,18 +8,27 @@ import { fetchedVocabularies, readVocabulary } from '../../vocabularies/vocabula
 const test = suite('infill');
 
 const none = { bosToken: undefined, eosToken: undefined, addBos: undefined, addEos: undefined };
-/** The ids in front of the text, of the suffix and of the gap, as the makers of the models say. */
-const EXPECTED: Readonly<Record<string, readonly number[] | undefined>> = {
+/**
+ * The ids in front of the text, of the suffix and of the gap, as the makers of the models say, and further ones that end what fills
+ * the gap.
+ */
+const EXPECTED: Readonly<Record<string, readonly [number[], number[]] | undefined>> = {
   gpt2: undefined,
   llama3_1: undefined,
-  qwen3: [151_659, 151_661, 151_660],
-  deepseek_v3: [128_801, 128_800, 128_802],
+  // Qwen2.5-Coder's vocabulary; its own script for gaps ends at these.
+  qwen3: [
+    [151_659, 151_661, 151_660],
+    [151_662, 151_663, 151_664],
+  ],
+  deepseek_v3: [[128_801, 128_800, 128_802], []],
 };
 
 for (const name of fetchedVocabularies().filter((each) => each in EXPECTED))
-  test(`the marks of ${name} are those that its makers name, or there are none`, async () => {
+  test(`the marks and ends of ${name} are those that its makers name, or there are none`, async () => {
     const tokenizer = await BpeTokenizer.of(tablesOfTokenizerJson(readVocabulary(name), none));
-    assert.equal(infillMarks(tokenizer), EXPECTED[name]);
+    const [marks, ends = []] = EXPECTED[name] ?? [];
+    assert.equal(infillMarks(tokenizer), marks);
+    assert.equal(infillEnds(tokenizer), [...(marks ?? []), ...ends]);
   });
 
 test.run();
