@@ -204,7 +204,7 @@ export async function countTokens(c: Context, deps: RouteDeps, call: Call): Prom
 }
 
 /** What a sender decides of a request to a runner, and by which signal nobody wants it any more. */
-interface Sender extends Pick<GenerateRequest, 'cacheSalt' | 'caller' | 'trace'> {
+export interface Sender extends Pick<GenerateRequest, 'cacheSalt' | 'caller' | 'trace'> {
   readonly signal?: AbortSignal;
 }
 

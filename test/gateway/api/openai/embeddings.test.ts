@@ -5,7 +5,7 @@ import { type ModelPooling, poolingOfType } from '../../../../gateway/models/mod
 import { GenerationError } from '../../../../gateway/runner/runner.ts';
 import { ByteBudget } from '../../../../gateway/server/guard/bodies.ts';
 import { testApp } from '../../../fixtures/app.ts';
-import { byteModel, byteTokenizer, EOS_ID } from '../../../fixtures/byte-model.ts';
+import { byteModel, byteTokenizer, EOS_ID, TURN_ID } from '../../../fixtures/byte-model.ts';
 import { ScriptedRunner, scriptedInfo } from '../../../fixtures/scripted-runner.ts';
 
 const test = suite('embeddings');
@@ -173,18 +173,35 @@ test('vectors keep their room from when they are made until they are sent', asyn
   }
 });
 
-test('a truncated text keeps the special tokens that the model appends', async () => {
-  const tokenizer = {
-    ...byteTokenizer,
-    encodeTexts: async (texts: readonly string[]) => texts.map((text) => [...Buffer.from(text), EOS_ID]),
-  };
-  const { post, runner } = testApp({ model: () => ({ ...byteModel, tokenizer }) });
-  const response = await post('/api/embed', { model: 'bytes', input: 'a'.repeat(600) });
-  assert.is(response.status, 200);
-  const { promptIds = [] } = runner.requests[0] ?? {};
-  assert.is(promptIds.length, 512);
-  assert.is(promptIds.at(-1), EOS_ID);
-  assert.is(promptIds.at(-2), 97);
+test('a truncated text keeps the special tokens around it', async () => {
+  for (const [front, behind] of [
+    [[], []],
+    [[], [EOS_ID]],
+    [[TURN_ID], []],
+    [[TURN_ID], [EOS_ID, EOS_ID]],
+  ]) {
+    const around = (text: string) => [...(front ?? []), ...Buffer.from(text), ...(behind ?? [])];
+    const tokenizer = {
+      ...byteTokenizer,
+      encodeTexts: async (texts: readonly string[]) => texts.map(around),
+    };
+    const { post, runner } = testApp({ model: () => ({ ...byteModel, tokenizer }) });
+    const idsOf = async (path: string, more: object): Promise<readonly number[]> => {
+      const response = await post(path, { model: 'bytes', input: 'abcdefgh'.repeat(75), ...more });
+      if (response.status === 200) return runner.requests.at(-1)?.promptIds ?? [];
+      assert.match(await response.text(), 'context_length_exceeded');
+      return [];
+    };
+    const ids = await idsOf('/api/embed', {});
+    const text = 'abcdefgh'.repeat(75).slice(0, 512 - around('').length);
+    assert.equal(ids, around(text));
+    assert.is(ids.length, 512);
+    const fewest = around('').length + 1;
+    assert.equal(await idsOf('/v1/embeddings', { truncate_prompt_tokens: fewest }), around('a'));
+    assert.equal(await idsOf('/api/embed', { options: { num_ctx: fewest } }), around('a'));
+    if (fewest > 1)
+      assert.equal(await idsOf('/v1/embeddings', { truncate_prompt_tokens: fewest - 1 }), [], 'no text fits');
+  }
 });
 
 test.run();
