@@ -1,8 +1,9 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { infillEnds, infillMarks } from '../../../gateway/calls/infill.ts';
+import { encodeWithGap, infillEnds, infillMarks } from '../../../gateway/calls/infill.ts';
 import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
 import { tablesOfTokenizerJson } from '../../../gateway/tokenizer/huggingface/tokenizer-json.ts';
+import { fillingModel, TURN_ID } from '../../fixtures/byte-model.ts';
 import { fetchedVocabularies, readVocabulary } from '../../vocabularies/vocabularies.ts';
 
 const test = suite('infill');
@@ -30,5 +31,26 @@ for (const name of fetchedVocabularies().filter((each) => each in EXPECTED))
     assert.equal(infillMarks(tokenizer), marks);
     assert.equal(infillEnds(tokenizer), [...(marks ?? []), ...ends]);
   });
+
+test('a prompt with a gap begins with BOS where the model wants it, and has it nowhere else', async () => {
+  const { tokenizer } = fillingModel;
+  const withBos: typeof tokenizer = {
+    ...tokenizer,
+    bosId: TURN_ID,
+    encode: (text, options) => [...(options.addSpecial ? [TURN_ID] : []), ...tokenizer.encode(text, options)],
+    encodeTexts: async (texts, options) => texts.map((text) => withBos.encode(text, options)),
+  };
+  const limit = { maxModelLen: 512 };
+  const encoded = (model: typeof fillingModel) => encodeWithGap(['a', [98]], 'c', model, limit, {});
+  const [text, suffix, gap] = infillMarks(tokenizer) ?? [];
+  assert.equal(await encoded({ ...fillingModel, tokenizer: withBos }), [
+    [TURN_ID, text, 97, suffix, 99, gap],
+    [TURN_ID, text, 98, suffix, 99, gap],
+  ]);
+  assert.equal(await encoded(fillingModel), [
+    [text, 97, suffix, 99, gap],
+    [text, 98, suffix, 99, gap],
+  ]);
+});
 
 test.run();
