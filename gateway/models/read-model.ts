@@ -59,7 +59,7 @@ function describeGguf(path: string): ModelDescription {
  * The labels of a reranker that writes one of them, whose head repeats rows of its output matrix: documents are ranked by what it
  * would write (calls/relevance.ts).
  */
-const WRITTEN_LABELS = ['yes', 'no'];
+const WRITTEN_LABELS: ReadonlySet<string> = new Set(['yes', 'no']);
 
 /** Throws MetadataError for a model that writes and has a head of other labels, which nothing computes. */
 function requireKnownLabels(metadata: Metadata, architecture: string): void {
@@ -67,8 +67,8 @@ function requireKnownLabels(metadata: Metadata, architecture: string): void {
   if (isEncoder(architecture) || !metadata.has(key)) return;
   const texts = metadata.texts(key);
   const isKnown =
-    texts.starts.length === WRITTEN_LABELS.length + 1 &&
-    WRITTEN_LABELS.every((label, index) => stringAt(texts, index) === label);
+    texts.starts.length === WRITTEN_LABELS.size + 1 &&
+    [0, 1].every((index) => WRITTEN_LABELS.has(stringAt(texts, index)));
   if (isKnown) return;
   throw new MetadataError(
     `${key} has other labels than "yes" and "no", those of Qwen3-Reranker; other heads of models that write are not supported`,
