@@ -71,7 +71,7 @@ export async function embedTexts(
     throw new ApiError({ status: 501, code: 'not_supported', message });
   }
   requireDimensions(wanted.dimensions, size);
-  const pooling = poolingOf(model, deps.pooling);
+  const pooling = poolingOf(model, info, deps.pooling);
   const caller = sharerOf(c);
   const ids = await idsOf(wanted, model, vocabSize, { signal, caller });
   const sender = senderOf(c);
@@ -122,20 +122,21 @@ async function idsOf(
     const name = texts.length === 1 ? field : `${field}.${index}`;
     if (typeof text !== 'string') requireKnownIds(text, vocabSize, (at) => `${name}.${at}`);
     const whole = requireIds(encoded[index], limit, name);
-    const ids = isCut && typeof text === 'string' ? cut(whole, model, limit) : whole;
+    const ids = isCut ? cut(whole, model, limit) : whole;
     requireInContext(ids, limit, name);
     return ids;
   });
 }
 
+/** A text of tokens that is too long loses its end. One is left whole if not even the control tokens around it fit. */
 function cut(ids: readonly number[], { tokenizer }: Model, { maxModelLen }: ContextLimit): readonly number[] {
   if (ids.length <= maxModelLen) return ids;
-  // A text that is cut keeps the control tokens that the tokenizer put after it. No other part of a text is a control
-  // token.
-  let numBehind = 0;
-  while (tokenizer.isControl(ids[ids.length - 1 - numBehind] as number)) numBehind++;
-  const behind = numBehind === 0 ? [] : ids.slice(-numBehind);
-  return [...ids.slice(0, Math.max(0, maxModelLen - numBehind)), ...behind];
+  // A text that is cut keeps the control tokens that the tokenizer put around it. No other part of a text is a control token.
+  const isText = (id: number): boolean => !tokenizer.isControl(id);
+  const begin = ids.findIndex(isText);
+  const end = ids.findLastIndex(isText) + 1;
+  const numKept = maxModelLen - (ids.length - end);
+  return numKept <= begin ? ids : [...ids.slice(0, numKept), ...ids.slice(end)];
 }
 
 /** A vector as a JSON list of numbers. */

@@ -140,6 +140,12 @@ export function maxTokens(name: string, min = 1, values?: readonly number[]) {
   return orUnlimited(integer(name, min, MAX_TOKENS).optional(), undefined, values);
 }
 
+/** The tokens that a text keeps; −1 is vLLM's value for all that fit. Undefined: a text that does not fit is refused. */
+export const truncatePromptTokens = orUnlimited(
+  integer('truncate_prompt_tokens', 1, MAX_TOKENS).optional(),
+  MAX_TOKENS,
+);
+
 /** Where a request stands among those of its caller. The names are the ends of the range, and its middle. */
 const PRIORITIES = new Map<unknown, number>([
   ['high', -100],

@@ -16,7 +16,7 @@ import type { RouteDeps } from '../server/route-group.ts';
 import type { Call, Facts, ParsedCall } from './call.ts';
 import { withPrompts } from './echo.ts';
 import { idempotencyOf } from './idempotency.ts';
-import { encodeWithGap } from './infill.ts';
+import { encodeWithGap, infillEnds } from './infill.ts';
 import {
   answerTwin,
   answerWhole,
@@ -204,7 +204,7 @@ export async function countTokens(c: Context, deps: RouteDeps, call: Call): Prom
 }
 
 /** What a sender decides of a request to a runner, and by which signal nobody wants it any more. */
-interface Sender extends Pick<GenerateRequest, 'cacheSalt' | 'caller' | 'trace'> {
+export interface Sender extends Pick<GenerateRequest, 'cacheSalt' | 'caller' | 'trace'> {
   readonly signal?: AbortSignal;
 }
 
@@ -223,7 +223,8 @@ export async function prepare(
   const { topLogprobs, isEchoed = false } = report;
   const limit = { ...info, maxModelLen: Math.min(info.maxModelLen, call.maxContext ?? info.maxModelLen) };
   if (call.sampling.logitBias !== undefined) requireKnownBiases(call.sampling.logitBias, info.vocabSize);
-  const stopIds = stopIdsOf(tokens, model, info.vocabSize);
+  const gapEnds = 'prompts' in input && input.suffix ? infillEnds(model.tokenizer) : [];
+  const stopIds = stopIdsOf(tokens, { stopIds: [...model.stopIds, ...gapEnds] }, info.vocabSize);
   const offer = tools && offerTools(tools, model, format?.grammar);
   const structure = await answerStructure(format, offer, model, stopIds);
   const prompts = await promptsOf(call, model, limit, offer, { signal, caller: sender.caller });

@@ -8,23 +8,42 @@ import { type ContextLimit, encodePrompts, type PromptIds, requireIds } from './
 
 type Marks = readonly [text: number, suffix: number, gap: number];
 
-/** What models call the tokens in front of the text, of the suffix and of what fills the gap. */
-const LITERALS = [
+/** What models call these tokens, and those that say that something else begins after what fills the gap. */
+const FAMILIES = [
   // Qwen2.5-Coder, CodeGemma.
-  ['<|fim_prefix|>', '<|fim_suffix|>', '<|fim_middle|>'],
+  {
+    marks: ['<|fim_prefix|>', '<|fim_suffix|>', '<|fim_middle|>'],
+    ends: ['<|fim_pad|>', '<|repo_name|>', '<|file_sep|>', '<|file_separator|>'],
+  },
   // StarCoder, Granite.
-  ['<fim_prefix>', '<fim_suffix>', '<fim_middle>'],
+  {
+    marks: ['<fim_prefix>', '<fim_suffix>', '<fim_middle>'],
+    ends: ['<fim_pad>', '<repo_name>', '<file_sep>', '<reponame>', '<filename>'],
+  },
   // DeepSeek-Coder.
-  ['<｜fim▁begin｜>', '<｜fim▁hole｜>', '<｜fim▁end｜>'],
+  { marks: ['<｜fim▁begin｜>', '<｜fim▁hole｜>', '<｜fim▁end｜>'], ends: [] },
 ] as const;
 
 /** Undefined if the vocabulary has none that are known here. */
 export function infillMarks(tokenizer: Tokenizer): Marks | undefined {
-  for (const literals of LITERALS) {
-    const ids = literals.map((literal) =>
-      tokenizer.encode(literal, { addSpecial: false, parseSpecial: true }),
-    );
-    if (ids.every(({ length }) => length === 1)) return ids.flat() as unknown as Marks;
+  return familyOf(tokenizer)?.marks;
+}
+
+/** The tokens that end what fills a gap, beside those that end any answer. No answer shows them. */
+export function infillEnds(tokenizer: Tokenizer): readonly number[] {
+  const { marks = [], ends = [] } = familyOf(tokenizer) ?? {};
+  return [...marks, ...ends];
+}
+
+function familyOf(tokenizer: Tokenizer): { readonly marks: Marks; readonly ends: number[] } | undefined {
+  /** The tokens that the vocabulary has. */
+  const idsOf = (literals: readonly string[]): number[] =>
+    literals
+      .map((literal) => tokenizer.encode(literal, { addSpecial: false, parseSpecial: true }))
+      .flatMap((ids) => (ids.length === 1 ? ids : []));
+  for (const { marks, ends } of FAMILIES) {
+    const ids = idsOf(marks);
+    if (ids.length === marks.length) return { marks: ids as unknown as Marks, ends: idsOf(ends) };
   }
   return undefined;
 }

@@ -8,7 +8,7 @@ import {
   PromptTooLongError,
   type RenderOptions,
 } from '../prompt/chat-template.ts';
-import type { RunnerInfo, RunnerStatus } from '../runner/runner.ts';
+import { isEncoder, type RunnerInfo, type RunnerStatus } from '../runner/runner.ts';
 import type { TokenLimits } from '../server/route-group.ts';
 import { ANONYMOUS } from '../system/caller.ts';
 import { numbersOf, type TooManyTokens } from '../tokenizer/tokenizer.ts';
@@ -184,7 +184,11 @@ export function requireKnownBiases(biases: ReadonlyMap<number, number>, vocabSiz
  * The ids that end an answer. Throws a 400 unless the model has each token that the request names, and at least one token
  * can be drawn.
  */
-export function stopIdsOf(request: TokenConstraints, model: Model, vocabSize: number): number[] {
+export function stopIdsOf(
+  request: TokenConstraints,
+  model: Pick<Model, 'stopIds'>,
+  vocabSize: number,
+): number[] {
   for (const field of ['stop_token_ids', 'allowed_token_ids', 'banned_token_ids'] as const)
     requireKnownIds(request[field], vocabSize, (index) => `${field}.${index}`);
   const stopIds = [...new Set([...model.stopIds, ...request.stop_token_ids])];
@@ -230,9 +234,15 @@ export async function renderChatText(
 }
 
 /** Throws a 400 if the model has no chat template. */
-export function templateOf({ id, chatTemplate }: Pick<Model, 'id' | 'chatTemplate'>): ChatTemplate {
+export function templateOf({
+  id,
+  architecture,
+  chatTemplate,
+}: Pick<Model, 'id' | 'architecture' | 'chatTemplate'>): ChatTemplate {
   if (chatTemplate !== undefined) return chatTemplate;
-  const message = `The model "${id}" has no chat template; use POST /v1/completions or /execute, which take a plain prompt.`;
+  const message = isEncoder(architecture)
+    ? `The model "${id}" is an encoder, which makes vectors of texts (POST /v1/embeddings) and writes none; use another model.`
+    : `The model "${id}" has no chat template; use POST /v1/completions or /execute, which take a plain prompt.`;
   throw new ApiError({ status: 400, code: 'no_chat_template', message, param: 'model' });
 }
 

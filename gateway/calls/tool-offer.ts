@@ -42,7 +42,7 @@ export interface ToolOffer {
   readonly calls?: CallSyntax;
 }
 
-type Asked = Pick<Model, 'id' | 'chatTemplate' | 'tokenizer'>;
+type Asked = Pick<Model, 'id' | 'architecture' | 'chatTemplate' | 'tokenizer'>;
 
 /**
  * Makes the offer. Throws a 400 if the model has no template, or one that has tools called in an unknown format, and if

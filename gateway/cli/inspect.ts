@@ -9,6 +9,7 @@ import { ModelReader } from '../models/reader/model-reader.ts';
 import type { TemplateFacts } from '../prompt/template-features.ts';
 import { diagnose } from '../runner/backends/diagnosis.ts';
 import { inspectBy, type RunnerInspection } from '../runner/backends/model-memory.ts';
+import { isEncoder } from '../runner/runner.ts';
 import { megabytes } from '../system/printable.ts';
 import { command, jsonFlag } from './command.ts';
 import { deviceSettings } from './doctor.ts';
@@ -94,12 +95,14 @@ export const inspect = command({
       throw new UsageError(
         `--context is ${context}, but ${model.id} has a context of ${model.contextLength} tokens.`,
       );
-    const { serves, advice } = await diagnose({
-      backend: backendOf(config),
+    const backend = backendOf(config);
+    const { serves: found, advice } = await diagnose({
+      backend,
       runner: config.runner,
       cudaRunner: config['cuda-runner'],
       gpuDevice: Math.max(0, config['gpu-device'] ?? 0),
     });
+    const serves = found === 'cuda' && backend === 'auto' && isEncoder(model.architecture) ? 'cpu' : found;
     const given = (...names: ('threads' | 'numa' | 'kv-cache-type' | 'quantize')[]) =>
       names.flatMap((name) => (config[name] === undefined ? [] : [`--${name}`, String(config[name])]));
     const device =

@@ -23,12 +23,19 @@ const ASKED_OF_CPU = ['threads', 'numa', 'memory-bytes'] as const satisfies (key
 /** More than any device has. */
 const ALL_BYTES = 2 ** 50;
 
+type Settings = RunnerConfig & Pick<Config, 'runners' | 'memory-budget-bytes'>;
+
 /** Returns a sentence if the model cannot be loaded, however much memory there is. */
-export async function memoryNeedOf(
-  path: string,
-  config: RunnerConfig & Pick<Config, 'runners' | 'memory-budget-bytes'>,
-): Promise<MemoryNeed | string> {
+export async function memoryNeedOf(path: string, config: Settings): Promise<MemoryNeed | string> {
   const kind = await kindOf(config);
+  const need = await needOf(kind, path, config);
+  // The backend auto has models that no device computes, encoders, computed on the CPU.
+  if (typeof need === 'string' && kind === 'cuda' && backendOf(config) === 'auto')
+    return needOf('cpu', path, config);
+  return need;
+}
+
+async function needOf(kind: Kind, path: string, config: Settings): Promise<MemoryNeed | string> {
   const args = ['inspect', '--json', '--model', path];
   for (const name of kind === 'cpu' ? [...ASKED, ...ASKED_OF_CPU] : ASKED)
     if (config[name] !== undefined) args.push(`--${name}`, String(config[name]));
@@ -56,8 +63,10 @@ export async function memoryNeedOf(
   return { kind, bytes, availableBytes, cache };
 }
 
+type Kind = 'cpu' | 'cuda';
+
 /** The kind of the runner that will be tried first. */
-async function kindOf(config: RunnerConfig): Promise<'cpu' | 'cuda'> {
+async function kindOf(config: RunnerConfig): Promise<Kind> {
   const requested = backendOf(config);
   if (requested === 'cpu') return 'cpu';
   if (requested === 'cuda') return 'cuda';

@@ -54,7 +54,7 @@ export const serveSettings = {
       .or([], "its file's name")
       .help('Names by which clients of /v1 may call the model'),
     pooling: oneOf(poolings)
-      .optional("as the model's file says, else last")
+      .optional("as the model's file says, else last, or mean for encoders")
       .help("How embeddings are pooled from the tokens' vectors"),
   }),
   ...inGroup('Several models', {

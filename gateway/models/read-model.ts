@@ -3,6 +3,8 @@
  */
 import { type BigIntStats, closeSync, constants, fstatSync, openSync, statSync } from 'node:fs';
 import { errorCodeOf, ModelFileError } from '../errors/thrown.ts';
+import { isEncoder } from '../runner/runner.ts';
+import { stringAt } from '../tokenizer/packed-texts.ts';
 import { TokenizerError } from '../tokenizer/tables.ts';
 import { EndOfFileError } from './file-window.ts';
 import { GgufError, readGguf } from './gguf.ts';
@@ -38,6 +40,7 @@ function describeGguf(path: string): ModelDescription {
   requireKnownArchitecture(path, architecture);
   const contextLength = metadata.uint32(`${architecture}.context_length`);
   if (contextLength === 0) throw new MetadataError(`${architecture}.context_length is 0`);
+  requireKnownLabels(metadata, architecture);
   return {
     architecture,
     contextLength,
@@ -50,6 +53,26 @@ function describeGguf(path: string): ModelDescription {
     file: identityOf(stats),
     device: stats.dev,
   };
+}
+
+/**
+ * The labels of a reranker that writes one of them, whose head repeats rows of its output matrix: documents are ranked by what it
+ * would write (calls/relevance.ts).
+ */
+const WRITTEN_LABELS: ReadonlySet<string> = new Set(['yes', 'no']);
+
+/** Throws MetadataError for a model that writes and has a head of other labels, which nothing computes. */
+function requireKnownLabels(metadata: Metadata, architecture: string): void {
+  const key = `${architecture}.classifier.output_labels`;
+  if (isEncoder(architecture) || !metadata.has(key)) return;
+  const texts = metadata.texts(key);
+  const isKnown =
+    texts.starts.length === WRITTEN_LABELS.size + 1 &&
+    [0, 1].every((index) => WRITTEN_LABELS.has(stringAt(texts, index)));
+  if (isKnown) return;
+  throw new MetadataError(
+    `${key} has other labels than "yes" and "no", those of Qwen3-Reranker; other heads of models that write are not supported`,
+  );
 }
 
 interface Part {

@@ -75,7 +75,13 @@ export class ChatRenderer {
   /** Throws ChatTemplateError. */
   render(
     messages: readonly ChatMessage[],
-    { tools = [], variables = {}, addsGenerationPrompt = true, continuesLast = false }: RenderOptions = {},
+    {
+      tools = [],
+      variables = {},
+      addsGenerationPrompt = true,
+      continuesLast = false,
+      foldsSystem = false,
+    }: RenderOptions = {},
   ): RenderedPrompt {
     const idOf = this.#toolUse?.hasShortIds ? shortId : (id: string) => id;
     const isHarmony = this.#thinking?.channels !== undefined;
@@ -89,10 +95,12 @@ export class ChatRenderer {
     };
     const hidden = new ControlTokenEscaper(this.#tokenizer.controlLiterals, this.#control, textsIn(given));
     const safe = hideIn(given, hidden);
+    const takesSystem = (): boolean => (this.#hasSystem ??= this.#takesSystem());
     const conversation = this.#toolUse?.isGeneric
-      ? { messages: withToolsInText(safe.conversation, () => (this.#hasSystem ??= this.#takesSystem())) }
+      ? { messages: withToolsInText(safe.conversation, takesSystem) }
       : safe.conversation;
-    const said = conversation.messages;
+    const said =
+      foldsSystem && !takesSystem() ? withSystemInUser(conversation.messages) : conversation.messages;
     const prompt = this.#rendered(
       {
         ...safe.variables,
@@ -219,6 +227,13 @@ function hideInAny(value: unknown, hidden: ControlTokenEscaper): unknown {
   return Object.fromEntries(
     Object.entries(value).map(([name, member]) => [hidden.hide(name), hideInAny(member, hidden)]),
   );
+}
+
+/** Puts the text of a system message at the beginning in front of that of the user's message after it. */
+function withSystemInUser(messages: readonly TemplateMessage[]): readonly TemplateMessage[] {
+  const [system, user, ...others] = messages;
+  if (system?.role !== 'system' || user?.role !== 'user') return messages;
+  return [{ ...user, content: `${system.content}\n\n${user.content}` }, ...others];
 }
 
 /** Puts a mark behind the last message. The space after the mark shows later whether the template has trimmed the message. */

@@ -36,6 +36,11 @@ export interface RenderOptions {
    * Whether the prompt ends with the text of the last message, which the answer continues. Nothing then begins another message.
    */
   readonly continuesLast?: boolean;
+  /**
+   * Whether the text of a system message stands in front of that of the user's message after it, where the template refuses or leaves
+   * out system messages.
+   */
+  readonly foldsSystem?: boolean;
   /** Aborts when nobody waits for the prompt any more. */
   readonly signal?: AbortSignal | undefined;
   /** Whose turn the prompt takes; absent: ANONYMOUS. */

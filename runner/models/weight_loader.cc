@@ -224,6 +224,10 @@ std::vector<float> WeightLoader::values_of_matrix(const std::string& name, uint6
   return values;
 }
 
+void WeightLoader::leave(const std::string& name, uint64_t rows, uint64_t columns) {
+  if (const TensorView* tensor = take(name, 2, {columns, rows, 1, 1}); tensor != nullptr) done(*tensor);
+}
+
 Result<void> WeightLoader::finish() const {
   if (!status_) return status_;
   for (const TensorView& tensor : file_.tensors()) {

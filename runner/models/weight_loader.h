@@ -62,6 +62,9 @@ class WeightLoader {
   std::vector<float> values(const std::string& name, uint64_t size);
   // The same of a matrix of any type, by rows.
   std::vector<float> values_of_matrix(const std::string& name, uint64_t rows, uint64_t columns);
+  // Checks a matrix that nothing computes with, and leaves it in the file.
+  void leave(const std::string& name, uint64_t rows, uint64_t columns);
+
   // What the file calls a tensor, for messages: see ModelFile.
   std::string what_of(std::string_view name) const { return file_.what_of(name); }
   // Records an error with the message "FILE sentence.".

@@ -109,25 +109,28 @@ TEST_CASE("a text has a vector of the same bits alone and beside others, however
     texts.push_back(random_ids(size, 256, random));
     if (size >= 64) std::copy_n(texts[2].begin(), 33, texts.back().begin());
   }
-  EngineFlags plain = flags_for("bert-q8_0.gguf");
-  plain.num_threads = 1;
-  const LoadedModel alone = loaded_with(plain);
-  for (const auto& [name, pooling] : kPoolings) {
-    CAPTURE(name);
-    Logits wanted;
-    for (const auto& text : texts) wanted.push_back(vectors_of(*alone.engine, {text}, pooling).front());
-    for (const Kernels* kernels : usable_kernels()) {
-      CAPTURE(kernels->name);
-      EngineFlags flags = flags_for("bert-q8_0.gguf");
-      flags.isa = kernels->name;
-      flags.num_threads = 3;
-      flags.block_size = 8;
-      flags.num_kvcache_blocks = 140;
-      flags.max_num_batched_tokens = 700;
-      CHECK(same_bits(vectors_of(*loaded_with(flags).engine, texts, pooling), wanted));
+  for (const std::string file : {"bert-q8_0.gguf", "roberta-q8_0.gguf", "nomic-bert-q8_0.gguf"}) {
+    CAPTURE(file);
+    EngineFlags plain = flags_for(file);
+    plain.num_threads = 1;
+    const LoadedModel alone = loaded_with(plain);
+    for (const auto& [name, pooling] : kPoolings) {
+      CAPTURE(name);
+      Logits wanted;
+      for (const auto& text : texts) wanted.push_back(vectors_of(*alone.engine, {text}, pooling).front());
+      for (const Kernels* kernels : usable_kernels()) {
+        CAPTURE(kernels->name);
+        EngineFlags flags = flags_for(file);
+        flags.isa = kernels->name;
+        flags.num_threads = 3;
+        flags.block_size = 8;
+        flags.num_kvcache_blocks = 140;
+        flags.max_num_batched_tokens = 700;
+        CHECK(same_bits(vectors_of(*loaded_with(flags).engine, texts, pooling), wanted));
+      }
     }
+    CHECK(alone.engine->scheduler().counts().num_cached_tokens == 0);
   }
-  CHECK(alone.engine->scheduler().counts().num_cached_tokens == 0);
 }
 
 TEST_CASE("a reranker has the logit of transformers for a pair, whose second text has its type of tokens") {

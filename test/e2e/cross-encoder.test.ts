@@ -19,6 +19,8 @@ const gateway = await Gateway.during(test, goldenFile('roberta-rank-f32.gguf'), 
   ...['--kv-cache-type', 'f32', '--served-model-name', 'tiny', '--backend', 'cpu'],
 ]);
 
+const ofFolder = await Gateway.during(test, goldenFile('roberta-rank'), ['--backend', 'cpu']);
+
 async function answerOf(path: string, body: object): Promise<{ status: number; text: string }> {
   const response = await gateway.post(path, { model: 'tiny', ...body });
   return { status: response.status, text: await response.text() };
@@ -65,6 +67,12 @@ test('its file says that it makes no vectors', async () => {
   const { status, text } = await answerOf('/v1/embeddings', { input: 'a' });
   assert.is(status, 400);
   assert.match(text, "The model's file says pooling_type 4, which is not supported");
+});
+
+test('a folder, which says nothing of vectors, makes none either', async () => {
+  const response = await ofFolder.post('/v1/embeddings', { model: 'roberta-rank', input: 'a' });
+  assert.is(response.status, 400);
+  assert.match(await response.text(), "The model's file has a classification head and names no pooling");
 });
 
 test.run();

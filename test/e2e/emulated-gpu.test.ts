@@ -13,7 +13,10 @@ import { within } from '../fixtures/within.ts';
 /** cuda-runner on the emulated GPU, where cpu-runner has tests of its own: vectors of texts, and replays. */
 
 const TIMEOUT_MS = 60_000;
-const QWEN3 = fileURLToPath(new URL('../golden/models/qwen3-f32.gguf', import.meta.url));
+const goldenModel = (name: string): string =>
+  fileURLToPath(new URL(`../golden/models/${name}`, import.meta.url));
+const QWEN3 = goldenModel('qwen3-f32.gguf');
+const BERT = goldenModel('bert-f32.gguf');
 
 const test = suite('emulated GPU');
 
@@ -36,6 +39,28 @@ test('vectors of texts have the bits of the CPU', async () => {
     assert.is(onGpu, onCpu);
   } finally {
     await Promise.all(gateways.map((gateway) => gateway.stop()));
+  }
+});
+
+test('one gateway computes a model that writes on the GPU and an encoder on the CPU', async () => {
+  const runners = ['--backend', 'auto', '--cuda-runner', CUDA_RUNNER_EMULATED, '--runner', CPU_RUNNER];
+  const models = ['--model', `writer=${QWEN3}`, '--model', `encoder=${BERT}`];
+  const started = await Gateway.startOn(undefined, ['--port', '0', ...models, ...runners]);
+  try {
+    const gateway = await started.ready();
+    const computed = async (path: string, body: object) => {
+      const response = await gateway.post(path, body);
+      assert.is(response.status, 200, await response.text());
+    };
+    await computed('/v1/completions', { model: 'writer', prompt: 'a', max_tokens: 2 });
+    await computed('/v1/embeddings', { model: 'encoder', input: 'a' });
+    const { models: loaded } = (await (await fetch(`${gateway.url}/api/ps`)).json()) as {
+      models: readonly { name: string; size_vram: number }[];
+    };
+    const onGpu = loaded.filter(({ size_vram }) => size_vram > 0).map(({ name }) => name);
+    assert.equal([loaded.length, ...onGpu], [2, 'writer:latest']);
+  } finally {
+    await started.stop();
   }
 });
 

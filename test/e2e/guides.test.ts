@@ -145,11 +145,30 @@ test('each command and each snippet in JavaScript of clients.md prints the same 
 
 pythonTest('each snippet in Python of clients.md prints the same text', async () => {
   const text = await capital();
-  const snippets = codeBlocksOf(CLIENTS, 'python');
+  const snippets = codeBlocksOf(CLIENTS, 'python').filter((snippet) => !embeds(snippet));
   assert.ok(snippets.length > 4);
   for (const snippet of snippets)
     assert.is((await start('python3', ['-c', snippet], pythonEnv).ended).trim(), text, snippet);
 });
+
+const embeds = (snippet: string): boolean => snippet.includes('OpenAIEmbeddings');
+
+pythonTest(
+  'the snippet in Python of clients.md that embeds a text prints the vector of that text',
+  async () => {
+    const response = await gateway.post('/v1/embeddings', {
+      model: 'smollm2',
+      input: 'What is the capital of France?',
+    });
+    const { data } = (await response.json()) as { data: [{ embedding: number[] }] };
+    const [snippet = '', ...others] = codeBlocksOf(CLIENTS, 'python').filter(embeds);
+    assert.equal(others, []);
+    const printed = JSON.parse(await start('python3', ['-c', snippet], pythonEnv).ended) as number[];
+    const nearest = (values: readonly number[]): string[] => values.map((value) => value.toFixed(6));
+    assert.is(printed.length, 3);
+    assert.equal(nearest(printed), nearest(data[0].embedding.slice(0, 3)));
+  },
+);
 
 for (const guide of [...GUIDES, 'docs/fleets.md', 'docs/recipes.md'])
   test(`the commands of ${guide} do what they say`, async () => {

@@ -1,4 +1,7 @@
 import type { Model } from '../../gateway/models/model.ts';
+import { ChatRenderer } from '../../gateway/prompt/chat-renderer.ts';
+import type { ChatTemplate } from '../../gateway/prompt/chat-template.ts';
+import { marksIn } from '../../gateway/prompt/template-features.ts';
 import {
   genericFormat,
   glm47Format,
@@ -9,7 +12,15 @@ import {
   qwenXmlFormat,
   type ToolCallFormat,
 } from '../../gateway/prompt/tool-call-format.ts';
-import { byteModel, byteTokenizer, fillingModel, rankingModel, withMarks } from '../fixtures/byte-model.ts';
+import { finish } from '../../gateway/tokenizer/tokenizer.ts';
+import {
+  byteModel,
+  byteTokenizer,
+  fillingModel,
+  rankingModel,
+  TURN_ID,
+  withMarks,
+} from '../fixtures/byte-model.ts';
 import { harmonyModel } from '../fixtures/harmony-model.ts';
 import { thinkingModel } from '../fixtures/thinking-model.ts';
 
@@ -30,6 +41,30 @@ function calling(toolUse: ToolCallFormat | undefined, tokenizer = byteTokenizer)
   const { chatTemplate } = byteModel;
   if (chatTemplate === undefined) throw new Error('The model of bytes has a template.');
   return { ...byteModel, tokenizer, chatTemplate: { ...chatTemplate, toolUse } };
+}
+
+/** Documents are ranked by a template that refuses system messages, rendered as a model's reader renders it. */
+function rankingByUser(): Model {
+  const source =
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}" +
+    "{% for m in messages %}<turn>{{ m['role'] }}: {{ m['content'] }}{% endfor %}";
+  const { tokenizer } = rankingModel;
+  const renderer = ChatRenderer.of(source, marksIn(source), {
+    ...tokenizer,
+    *encodeSegments(segments) {
+      return segments.flatMap(({ text, parseSpecial }) =>
+        parseSpecial ? [TURN_ID] : [...Buffer.from(text)],
+      );
+    },
+  });
+  const chatTemplate: ChatTemplate = {
+    toolUse: undefined,
+    start() {},
+    render: async (messages, maxTokens = Number.POSITIVE_INFINITY, options = {}) =>
+      finish((await renderer).render(messages, options).encode(maxTokens)),
+    renderText: async (messages, options) => (await renderer).render(messages, options).text,
+  };
+  return { ...rankingModel, chatTemplate };
 }
 
 const MODELS: Readonly<Record<string, Model | undefined>> = {
@@ -62,6 +97,7 @@ const MODELS: Readonly<Record<string, Model | undefined>> = {
   },
   generic: calling(genericFormat),
   ranking: rankingModel,
+  'ranking-by-user': rankingByUser(),
   'unknown-tools': calling(undefined),
   'qwen-xml': calling(qwenXmlFormat),
   'qwen-xml-control': calling(qwenXmlFormat, { ...byteTokenizer, controlLiterals: ['</parameter>'] }),

@@ -202,6 +202,10 @@ export const fields: Readonly<Record<string, string>> = {
   'documents.text': 'The text of the document.',
   top_n: 'How many results there are at most: the most relevant ones. Without it all.',
   return_documents: 'Whether results have the texts of the documents.',
+  max_tokens_per_doc:
+    'The most tokens of a document: a longer one loses its end, as one does that does not fit.',
+  truncate_prompt_tokens:
+    'The most tokens of what is computed: a longer text or document loses its end; −1: what fits. Without it, what does not fit is refused.',
   instruction:
     'What makes a document relevant; otherwise that it answers the query of a web search. A 400 for a model with a classification head.',
   text_1: 'The query; a list with as many texts as `text_2` makes pairs.',

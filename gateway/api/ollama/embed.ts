@@ -7,7 +7,7 @@ import { parseBody } from '../body.ts';
 import { embedTexts, MAX_TEXTS } from '../embed-texts.ts';
 import * as fields from '../fields.ts';
 import { readJsonText } from '../json.ts';
-import { asksToUnload, contextOf, ignoredByOllama, keepAlive, options } from './requests.ts';
+import { asksToUnload, contextOf, ignoredByOllama, keepAlive, options, unusedOptions } from './requests.ts';
 
 /** Bodies of POST /api/embed and of its older form, /api/embeddings. */
 
@@ -90,7 +90,8 @@ async function read<Body extends z.ZodType<Shared>>(
 ): Promise<z.output<Body>> {
   const body = await readJsonText(c);
   const request = parseBody(schema, body);
-  tellIgnored(c, deps.log, ignoredByOllama(schema, body, request, deps.isUnloadAllowed));
+  const ignored = ignoredByOllama(schema, body, request, deps.isUnloadAllowed);
+  tellIgnored(c, deps.log, [...new Set([...ignored, ...unusedOptions(body)])]);
   return request;
 }
 

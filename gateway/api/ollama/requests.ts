@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
 import type { ContextLimit } from '../../calls/prompt.ts';
-import { isJsonObject } from '../../json/json-values.ts';
+import { isJsonObject, memberOf } from '../../json/json-values.ts';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import type { Grammar } from '../../runner/runner.ts';
 import { ignoredIn, parseBody } from '../body.ts';
@@ -336,7 +336,10 @@ function askedBy(
     encoding: answerEncoding(form),
     isEmpty,
     isLast: asksToUnload(request),
-    ignored: (isUnloadAllowed) => ignoredByOllama(schema, body, request, isUnloadAllowed),
+    ignored: (isUnloadAllowed) => {
+      const ignored = ignoredByOllama(schema, body, request, isUnloadAllowed);
+      return isEmpty ? [...new Set([...ignored, ...unusedFields(body)])] : ignored;
+    },
   };
 }
 
@@ -356,6 +359,27 @@ export function ignoredByOllama(
     ...ignoredIn(schema, body),
     ...ignoredWindow(request.options, 'options.'),
   ];
+}
+
+/** Names the options that were sent where no token is drawn, which has a context alone. */
+export function unusedOptions(body: unknown): string[] {
+  return sentNames(memberOf(body, 'options'))
+    .filter((name) => name !== 'num_ctx')
+    .map((name) => `options.${name}`);
+}
+
+const USED_TO_LOAD = ['model', 'messages', 'prompt', 'suffix', 'stream', 'keep_alive', 'options'];
+
+/** Names the fields that were sent to have a model loaded, and say how it would answer. */
+function unusedFields(body: unknown): string[] {
+  const names = sentNames(body).filter((name) => !USED_TO_LOAD.includes(name));
+  const options = sentNames(memberOf(body, 'options')).map((name) => `options.${name}`);
+  return [...names, ...options];
+}
+
+function sentNames(value: unknown): string[] {
+  if (!isJsonObject(value)) return [];
+  return Object.entries(value).flatMap(([name, member]) => (member === null ? [] : [name]));
 }
 
 const ZERO_DURATION = /^-?0+(\.0*)?[a-zµ]*$/;

@@ -21,6 +21,7 @@ export const embeddingBody = z
     encoding_format: z.enum(['float', 'base64']).default('float'),
     dimensions: fields.integer('dimensions', 1, MAX_DIMENSIONS).optional(),
     priority: fields.priority,
+    truncate_prompt_tokens: fields.truncatePromptTokens,
     ...ignoredFields(embeddingIgnored),
   })
   .superRefine(({ input }, ctx) => {
@@ -46,10 +47,20 @@ export const embeddingsSchema = z
 export function embedding(deps: RouteDeps): Handler {
   return async (c) => {
     const body = await readJson(c);
-    const { model: name, input, dimensions, encoding_format, priority } = parseBody(embeddingBody, body);
+    const {
+      model: name,
+      input,
+      dimensions,
+      encoding_format,
+      priority,
+      ...cut
+    } = parseBody(embeddingBody, body);
+    const most = cut.truncate_prompt_tokens;
     tellIgnored(c, deps.log, ignoredIn(embeddingBody, body));
     return useModel(c, deps, { name }, async (usable) => {
-      const wanted = { field: 'input', texts: input, dimensions, limit: usable.info, isCut: false, priority };
+      const { info } = usable;
+      const limit = { ...info, maxModelLen: Math.min(info.maxModelLen, most ?? info.maxModelLen) };
+      const wanted = { field: 'input', texts: input, dimensions, limit, isCut: most !== undefined, priority };
       return embedTexts(c, deps, usable, wanted, (numTokens) => {
         const usage = { prompt_tokens: numTokens, total_tokens: numTokens };
         return {

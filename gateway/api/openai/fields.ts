@@ -147,7 +147,6 @@ export const embeddingIgnored = {
   embd_normalize: [2],
   normalize: [true],
   request_id: ANYTHING,
-  truncate_prompt_tokens: NOTHING,
 } as const satisfies IgnoredFields;
 
 const MAX_CHOICES_PER_PROMPT = 8;

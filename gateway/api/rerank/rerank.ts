@@ -1,6 +1,6 @@
 import type { Handler } from 'hono';
 import * as z from 'zod';
-import { relevanceOf } from '../../calls/relevance.ts';
+import { type DocumentLimits, relevanceOf } from '../../calls/relevance.ts';
 import { useModel } from '../../calls/use-model.ts';
 import { tellIgnored } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
@@ -13,18 +13,46 @@ import { readJson } from '../json.ts';
 /** The most documents of one request. */
 export const MAX_DOCUMENTS = 1000;
 
-/** What Cohere and Jina send along. */
-export const rerankIgnored = { user: fields.ANYTHING } as const satisfies fields.IgnoredFields;
+/** What clients of Cohere, Jina and vLLM send along. */
+export const rerankIgnored = {
+  user: fields.ANYTHING,
+  request_id: fields.ANYTHING,
+  // Fields of Cohere's first version: no document is divided into chunks, and of an object its text is read.
+  max_chunks_per_doc: fields.ANYTHING,
+  rank_fields: [['text']],
+} as const satisfies fields.IgnoredFields;
+
+const document = z
+  .preprocess(
+    (sent) => (typeof sent === 'string' ? { text: sent } : sent),
+    z.object({ text: z.string() }, 'must be a string, or an object with a text'),
+  )
+  .meta({ type: ['string', 'object'] });
+
+/** Fields by which a long document loses its end: Cohere's, and vLLM's. */
+export const truncation = {
+  max_tokens_per_doc: fields.integer('max_tokens_per_doc', 1, fields.MAX_TOKENS).optional(),
+  truncate_prompt_tokens: fields.truncatePromptTokens,
+};
+
+/** Undefined unless one of them was sent. */
+export function limitsOf(
+  ofDocument: number | undefined,
+  ofPair: number | undefined,
+): DocumentLimits | undefined {
+  return ofDocument === undefined && ofPair === undefined ? undefined : { ofDocument, ofPair };
+}
 
 export const rerankBody = z
   .strictObject({
     model: fields.nonEmpty('model'),
     query: fields.nonEmpty('query'),
-    documents: z.array(z.union([z.string(), z.object({ text: z.string() })])),
+    documents: z.array(document),
     top_n: fields.integer('top_n', 1, fields.MAX_TOKENS).optional(),
     return_documents: z.boolean().default(false),
     instruction: fields.nonEmpty('instruction').optional(),
     priority: fields.priority,
+    ...truncation,
     ...fields.ignoredFields(rerankIgnored),
   })
   .superRefine(({ documents }, ctx) => {
@@ -52,11 +80,18 @@ export const rankingSchema = z
 export function ranking(deps: RouteDeps): Handler {
   return async (c) => {
     const body = await readJson(c);
-    const { model, query, top_n, return_documents, ...asked } = parseBody(rerankBody, body);
+    const { model, query, top_n, return_documents, instruction, priority, ...cut } = parseBody(
+      rerankBody,
+      body,
+    );
     tellIgnored(c, deps.log, ignoredIn(rerankBody, body));
-    const documents = asked.documents.map((each) => (typeof each === 'string' ? each : each.text));
+    const documents = cut.documents.map(({ text }) => text);
+    const limits = limitsOf(cut.max_tokens_per_doc, cut.truncate_prompt_tokens);
     return useModel(c, deps, { name: model }, async (usable) => {
-      const pairs = documents.map((document, index) => ({ query, document, field: `documents.${index}` }));
+      const pairs = documents.map((document, index) => {
+        return { query, document, fields: { query: 'query', document: `documents.${index}` } };
+      });
+      const asked = { instruction, priority, limits };
       const { scores, numTokens } = await relevanceOf(c, deps, usable, pairs, asked);
       const results = scores.map((relevance_score, index) => ({
         index,

@@ -2,13 +2,20 @@ import type { Handler } from 'hono';
 import * as z from 'zod';
 import { relevanceOf } from '../../calls/relevance.ts';
 import { useModel } from '../../calls/use-model.ts';
+import { tellIgnored } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { parseBody } from '../body.ts';
+import { ignoredIn, parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
 import { readJson } from '../json.ts';
-import { MAX_DOCUMENTS } from './rerank.ts';
+import { limitsOf, MAX_DOCUMENTS, truncation } from './rerank.ts';
 
 /** Scores of pairs of texts, in vLLM's form: text_1 is the query, text_2 the document. */
+
+/** What clients of vLLM send along. */
+export const scoreIgnored = {
+  user: fields.ANYTHING,
+  request_id: fields.ANYTHING,
+} as const satisfies fields.IgnoredFields;
 
 const texts = fields.oneOrMany(z.array(z.string()));
 
@@ -19,6 +26,8 @@ export const scoreBody = z
     text_2: texts,
     instruction: fields.nonEmpty('instruction').optional(),
     priority: fields.priority,
+    truncate_prompt_tokens: truncation.truncate_prompt_tokens,
+    ...fields.ignoredFields(scoreIgnored),
   })
   .superRefine(({ text_1, text_2 }, ctx) => {
     for (const [name, each] of Object.entries({ text_1, text_2 })) {
@@ -44,12 +53,21 @@ export const scoresSchema = z
 
 export function scoring(deps: RouteDeps): Handler {
   return async (c) => {
-    const { model, text_1, text_2, ...asked } = parseBody(scoreBody, await readJson(c));
+    const body = await readJson(c);
+    const { model, text_1, text_2, instruction, priority, truncate_prompt_tokens } = parseBody(
+      scoreBody,
+      body,
+    );
+    tellIgnored(c, deps.log, ignoredIn(scoreBody, body));
+    const asked = { instruction, priority, limits: limitsOf(undefined, truncate_prompt_tokens) };
     return useModel(c, deps, { name: model }, async (usable) => {
       const pairs = text_2.map((document, index) => ({
         query: text_1.length === 1 ? (text_1[0] ?? '') : (text_1[index] ?? ''),
         document,
-        field: text_2.length === 1 ? 'text_2' : `text_2.${index}`,
+        fields: {
+          query: text_1.length === 1 ? 'text_1' : `text_1.${index}`,
+          document: text_2.length === 1 ? 'text_2' : `text_2.${index}`,
+        },
       }));
       const { scores, numTokens } = await relevanceOf(c, deps, usable, pairs, asked);
       return c.json({

@@ -1,10 +1,10 @@
 /**
- * The backend "auto": CUDA as long as its device works, else the CPU. It decides which kind of runner starts, and when the
+ * The backend "auto": CUDA as long as its device works and computes the model, else the CPU. It decides which kind of runner starts, and when the
  * device is tried again. A separate process probes the device, so that a runner on the CPU goes on until the device is known
  * to work.
  */
 import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
-import type { BackendStatus } from '../runner.ts';
+import { type BackendStatus, isEncoder } from '../runner.ts';
 import type { RunnerEvent } from '../supervision/runner-event.ts';
 import type { RunnerFailure, RunnerLauncher } from '../supervision/runner-spec.ts';
 import { CudaLauncher, type CudaOptions } from './cuda-launcher.ts';
@@ -108,6 +108,8 @@ class DeviceProbe {
 export class AutoBackend {
   readonly cuda: RunnerLauncher;
   readonly cpu: RunnerLauncher;
+  /** For models that only the CPU computes: it is no fallback, and no device is probed. */
+  readonly #cpuAlone: RunnerLauncher;
   readonly #options: AutoOptions;
   readonly #probe: DeviceProbe;
   readonly #now: () => number;
@@ -128,6 +130,7 @@ export class AutoBackend {
     this.#now = () => clock.now();
     this.cuda = new CudaLauncher(options, {
       status,
+      forArchitecture: (architecture) => (isEncoder(architecture) ? this.#cpuAlone : undefined),
       absent: (reason) => this.#useCpu(reason),
       fallback: (failure) => this.#fallBack(failure),
       retire: (reason) => this.#retire(reason),
@@ -143,6 +146,13 @@ export class AutoBackend {
         if (moveBack !== undefined && !this.#isRetired) this.#probe.start();
       },
       leave: () => this.#probe.stop(),
+    };
+    this.#cpuAlone = {
+      command: options.cpuCommand,
+      status: () => ({ requested: 'auto', isFallback: false, reason: 'Encoders are computed on the CPU.' }),
+      // The file may have been replaced by that of another model.
+      prepare: async ({ current }) =>
+        current === undefined || isEncoder(current.architecture) ? undefined : this.cuda,
     };
     this.#probe = new DeviceProbe({
       probe: (signal) => this.#askDevice(signal),

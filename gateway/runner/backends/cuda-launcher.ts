@@ -1,6 +1,6 @@
 import type { BackendStatus, RunnerInfo } from '../runner.ts';
 import type { RunnerEvent } from '../supervision/runner-event.ts';
-import type { RunnerFailure, RunnerLauncher } from '../supervision/runner-spec.ts';
+import type { LaunchedModel, RunnerFailure, RunnerLauncher } from '../supervision/runner-spec.ts';
 import { type DeviceInquiry, usableDevice } from './devices.ts';
 
 export interface CudaOptions {
@@ -15,6 +15,8 @@ export interface CudaOptions {
 /** Decides which backend is used; AutoBackend implements it. */
 export interface Choice {
   status(): BackendStatus;
+  /** The launcher to use instead, if no device computes models of this architecture. */
+  forArchitecture(architecture: string): RunnerLauncher | undefined;
   /** No usable device: returns the launcher to use instead. */
   absent(reason: string): RunnerLauncher;
   fallback(failure: RunnerFailure): RunnerLauncher;
@@ -80,7 +82,9 @@ export class CudaLauncher implements RunnerLauncher {
    * Asks for the device where another backend may be used instead, but not when a runner was ready on it: then the next runner
    * finds out soonest, and open streams wait for it.
    */
-  async prepare(): Promise<RunnerLauncher | undefined> {
+  async prepare({ current }: Pick<LaunchedModel, 'current'>): Promise<RunnerLauncher | undefined> {
+    const other = current && this.#choice?.forArchitecture(current.architecture);
+    if (other !== undefined) return other;
     this.#awaitedBytes = this.#heldBytes;
     this.#heldBytes = undefined;
     if (this.#choice === undefined || this.#awaitedBytes !== undefined) return undefined;

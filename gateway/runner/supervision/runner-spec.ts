@@ -68,8 +68,11 @@ export interface RunnerLauncher {
   command(slot: LaunchedModel, cache: CacheSize | undefined): RunnerCommand;
   /** What is known about the choice of backend; absent: there was no choice. */
   status?(): BackendStatus;
-  /** Awaited before each start. Resolves with the launcher to use instead, if it is another one. Must not reject. */
-  prepare?(): Promise<RunnerLauncher | undefined>;
+  /**
+   * Awaited before each start, with the model as it is now. Resolves with the launcher to use instead, if it is another one. Must not
+   * reject.
+   */
+  prepare?(slot: Pick<LaunchedModel, 'current'>): Promise<RunnerLauncher | undefined>;
   onReady?(info: RunnerInfo): void;
   /** The launcher to use after a runner's device failed or its runners crashed too often; undefined: this one again. */
   fallback?(failure: RunnerFailure): RunnerLauncher | undefined;
@@ -97,7 +100,7 @@ export function specOf(
     prepare: async () => {
       await slot.refresh();
       events.onRead();
-      return specBy(await launch.prepare?.());
+      return specBy(await launch.prepare?.(slot));
     },
     command: () =>
       launch.command(slot, cacheOf === undefined || cacheOf === slot.current?.file ? cache : undefined),

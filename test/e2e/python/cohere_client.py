@@ -22,4 +22,6 @@ def things(url):
         yield (each.index, each.relevance_score) == (first.index, first.relevance_score)
         yield each.document.text == DOCUMENTS[each.index]
     yield "top_n" in str(refused(BadRequestError, lambda: client.rerank(**asked, top_n=0)))
-    yield "documents.1" in str(refused(BadRequestError, lambda: client.rerank(**{**asked, "documents": ["a", "long " * 9000]})))
+    long = {**asked, "documents": ["a", "long " * 9000]}
+    yield sorted(each.index for each in client.rerank(**long, max_tokens_per_doc=64).results) == [0, 1]
+    yield "documents.1" in str(refused(BadRequestError, lambda: client.rerank(**long)))

@@ -74,6 +74,16 @@ test('a model is what its metadata says', async () => {
   assert.ok(model.chatTemplate !== undefined);
 });
 
+test('a reranker with a head for "yes" and "no" chats and ranks, and makes no vectors', async () => {
+  const model = await tinyModel({
+    'llama.classifier.output_labels': { type: 'array', of: 'string', value: ['yes', 'no'] },
+    'llama.pooling_type': { type: 'uint32', value: 4 },
+    'tokenizer.chat_template.rerank': { type: 'string', value: '{query} {document}' },
+  });
+  assert.equal(model.pooling, { unsupported: 'file says pooling_type 4' });
+  assert.ok(model.chatTemplate !== undefined);
+});
+
 test('ends of a turn and of a message stop as well, where the file names them', async () => {
   const model = await tinyModel({
     'tokenizer.ggml.eot_token_id': { type: 'uint32', value: tinyId('<|im_start|>') },

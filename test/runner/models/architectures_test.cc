@@ -85,6 +85,19 @@ TEST_CASE("a tensor that an architecture has no use for is named") {
   }
 }
 
+TEST_CASE("the head of a Qwen3 reranker, whose rows the output matrix has too, is left in the file") {
+  const auto with_head = [](const std::string& model, uint64_t num_labels) {
+    return outcome_of(model, [&](GgufWriter& w) {
+      const uint64_t width = w.tensor("output_norm.weight").dims.front();
+      const std::string data(width * num_labels * sizeof(float), '\0');
+      w.tensors.push_back({"cls.output.weight", {width, num_labels}, 0, data, std::nullopt});
+    });
+  };
+  CHECK(with_head("qwen3", 2) == "accepted");
+  CHECK(with_head("qwen3", 3).starts_with("has tensor \"cls.output.weight\" of shape"));
+  CHECK(with_head("qwen2", 2).starts_with("has tensor \"cls.output.weight\", which this architecture"));
+}
+
 TEST_CASE("hyper-parameters that one architecture has are checked as all are") {
   CHECK(outcome_of("qwen3moe", [](GgufWriter& w) { w.remove("qwen3moe.expert_count"); }) ==
         "lacks metadata qwen3moe.expert_count.");

@@ -5,8 +5,8 @@ import { type ModelPooling, poolingOfType } from '../../../../gateway/models/mod
 import { GenerationError } from '../../../../gateway/runner/runner.ts';
 import { ByteBudget } from '../../../../gateway/server/guard/bodies.ts';
 import { testApp } from '../../../fixtures/app.ts';
-import { byteModel, byteTokenizer, EOS_ID } from '../../../fixtures/byte-model.ts';
-import { ScriptedRunner } from '../../../fixtures/scripted-runner.ts';
+import { byteModel, byteTokenizer, EOS_ID, TURN_ID } from '../../../fixtures/byte-model.ts';
+import { ScriptedRunner, scriptedInfo } from '../../../fixtures/scripted-runner.ts';
 
 const test = suite('embeddings');
 const PATH = '/v1/embeddings';
@@ -37,6 +37,32 @@ test('pooling is the server’s if set, otherwise the model file’s', async () 
     await poolingWith(poolingOfType(4)),
     "The model's file says pooling_type 4, which is not supported; choose another with --pooling: last, mean, cls.",
   );
+});
+
+test('where nothing says how vectors are made, an encoder has the mean, and a model that scores pairs makes none', async () => {
+  const answerOf = async (
+    architecture: string,
+    scoresPairs: boolean,
+    said?: ModelPooling,
+    pooling?: 'cls',
+  ) => {
+    const model = { ...byteModel, architecture, pooling: said };
+    const { post, runner } = testApp({ model: () => model, pooling });
+    runner.current = { ...runner.current, info: { ...scriptedInfo, architecture, scoresPairs } };
+    const response = await post(PATH, { model: 'bytes', input: 'a' });
+    if (response.status === 200) return runner.requests[0]?.pooling;
+    assert.is(response.status, 400);
+    return ((await response.json()) as { error: { message: string } }).error.message;
+  };
+  assert.is(await answerOf('bert', false), 'mean');
+  assert.is(await answerOf('nomic-bert', false), 'mean');
+  assert.is(await answerOf('bert', false, 'cls'), 'cls');
+  assert.is(
+    await answerOf('bert', true),
+    "The model's file has a classification head and names no pooling, which is not supported; choose another with --pooling: last, mean, cls.",
+  );
+  assert.is(await answerOf('bert', true, 'mean'), 'mean');
+  assert.is(await answerOf('bert', true, undefined, 'cls'), 'cls');
 });
 
 test('the runner has a bounded number of texts of one request at once', async () => {
@@ -147,18 +173,35 @@ test('vectors keep their room from when they are made until they are sent', asyn
   }
 });
 
-test('a truncated text keeps the special tokens that the model appends', async () => {
-  const tokenizer = {
-    ...byteTokenizer,
-    encodeTexts: async (texts: readonly string[]) => texts.map((text) => [...Buffer.from(text), EOS_ID]),
-  };
-  const { post, runner } = testApp({ model: () => ({ ...byteModel, tokenizer }) });
-  const response = await post('/api/embed', { model: 'bytes', input: 'a'.repeat(600) });
-  assert.is(response.status, 200);
-  const { promptIds = [] } = runner.requests[0] ?? {};
-  assert.is(promptIds.length, 512);
-  assert.is(promptIds.at(-1), EOS_ID);
-  assert.is(promptIds.at(-2), 97);
+test('a truncated text keeps the special tokens around it', async () => {
+  for (const [front, behind] of [
+    [[], []],
+    [[], [EOS_ID]],
+    [[TURN_ID], []],
+    [[TURN_ID], [EOS_ID, EOS_ID]],
+  ]) {
+    const around = (text: string) => [...(front ?? []), ...Buffer.from(text), ...(behind ?? [])];
+    const tokenizer = {
+      ...byteTokenizer,
+      encodeTexts: async (texts: readonly string[]) => texts.map(around),
+    };
+    const { post, runner } = testApp({ model: () => ({ ...byteModel, tokenizer }) });
+    const idsOf = async (path: string, more: object): Promise<readonly number[]> => {
+      const response = await post(path, { model: 'bytes', input: 'abcdefgh'.repeat(75), ...more });
+      if (response.status === 200) return runner.requests.at(-1)?.promptIds ?? [];
+      assert.match(await response.text(), 'context_length_exceeded');
+      return [];
+    };
+    const ids = await idsOf('/api/embed', {});
+    const text = 'abcdefgh'.repeat(75).slice(0, 512 - around('').length);
+    assert.equal(ids, around(text));
+    assert.is(ids.length, 512);
+    const fewest = around('').length + 1;
+    assert.equal(await idsOf('/v1/embeddings', { truncate_prompt_tokens: fewest }), around('a'));
+    assert.equal(await idsOf('/api/embed', { options: { num_ctx: fewest } }), around('a'));
+    if (fewest > 1)
+      assert.equal(await idsOf('/v1/embeddings', { truncate_prompt_tokens: fewest - 1 }), [], 'no text fits');
+  }
 });
 
 test.run();

@@ -3,10 +3,11 @@ import { dirname, join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ModelFileError } from '../../../../gateway/errors/thrown.ts';
-import { poolingOf } from '../../../../gateway/generation/embeddings.ts';
+import * as embeddings from '../../../../gateway/generation/embeddings.ts';
 import { fileLimits } from '../../../../gateway/models/huggingface/json-file.ts';
 import type { ModelPooling } from '../../../../gateway/models/model.ts';
 import { readModel } from '../../../../gateway/models/read-model.ts';
+import type { Pooling } from '../../../../gateway/runner/runner.ts';
 import { errorOf } from '../../../fixtures/errors.ts';
 import { recordedCases } from '../../../fixtures/recorded-cases.ts';
 import { temporaryFolder } from '../../../fixtures/temporary-folder.ts';
@@ -42,12 +43,16 @@ function read(
   return readModel(path);
 }
 
+function poolingOf(pooling: ModelPooling | undefined, asked?: Pooling): Pooling {
+  return embeddings.poolingOf({ architecture: 'llama', pooling }, { scoresPairs: false }, asked);
+}
+
 async function poolingWith(line: string): Promise<string> {
   const [config, modules = [TRANSFORMER, POOLING, NORMALIZE]] = JSON.parse(line);
   const { pooling } = await read({ [MODULES]: modules, [CONFIG]: config });
-  assert.is(poolingOf({ pooling }, 'mean'), 'mean', '--pooling comes before it');
+  assert.is(poolingOf(pooling, 'mean'), 'mean', '--pooling comes before it');
   try {
-    return poolingOf({ pooling });
+    return poolingOf(pooling);
   } catch (error) {
     return (error as Error).message;
   }
@@ -58,7 +63,7 @@ recordedCases(test, import.meta.url, poolingWith);
 test('a folder without modules.json says nothing, whatever else is in it', async () => {
   assert.is((await read({})).pooling, undefined);
   assert.is((await read({ [CONFIG]: { pooling_mode_mean_tokens: true } })).pooling, undefined);
-  assert.is(poolingOf({ pooling: undefined }), 'last');
+  assert.is(poolingOf(undefined), 'last');
 });
 
 test('hostile files are refused by name, with a sentence', async () => {

@@ -12,7 +12,7 @@ import {
 } from '../../../../gateway/runner/backends/auto-backend.ts';
 import type { Devices } from '../../../../gateway/runner/backends/devices.ts';
 import type { RunnerEvent } from '../../../../gateway/runner/supervision/runner-event.ts';
-import type { RunnerLauncher } from '../../../../gateway/runner/supervision/runner-spec.ts';
+import type { LaunchedModel, RunnerLauncher } from '../../../../gateway/runner/supervision/runner-spec.ts';
 import { deathBy } from '../../../fixtures/death.ts';
 import { scriptedInfo } from '../../../fixtures/scripted-runner.ts';
 import { deviceReport } from '../../../fixtures/stand-in-runners.ts';
@@ -77,6 +77,24 @@ function subject(): Subject {
   });
 }
 
+test('an encoder is computed on the CPU, which is no fallback, whatever the device does; another model on the device', async () => {
+  const it = subject();
+  it.devices = deviceReport();
+  const slotOf = (architecture: string) => {
+    return { current: { architecture, contextLength: 512, file: 'f', device: 1n } };
+  };
+  const launch = await it.auto.cuda.prepare?.(slotOf('bert'));
+  assert.is(launch?.command({} as LaunchedModel, undefined).file, 'cpu-runner');
+  assert.is(await launch?.prepare?.(slotOf('nomic-bert')), undefined, 'it is kept');
+  launch?.onReady?.(scriptedInfo);
+  const reason = 'Encoders are computed on the CPU.';
+  assert.equal(launch?.status?.(), { requested: 'auto', isFallback: false, reason });
+  assert.equal([it.asked, it.events, it.clock.numTimers], [[], [], 0]);
+  assert.is(launch?.fallback, undefined);
+  assert.is(await launch?.prepare?.(slotOf('llama')), it.auto.cuda, 'its file has been replaced');
+  assert.is(await it.auto.cuda.prepare?.(slotOf('llama')), undefined);
+});
+
 test('it announces the fallback, looks less and less often, and goes back when the device answers', async () => {
   const it = subject();
   assert.equal(it.auto.cuda.status?.(), { requested: 'auto', isFallback: false });
@@ -127,11 +145,11 @@ test('a device that computes wrong tokens is retired: the CPU serves, and the de
 
 test('before a runner is started the device is asked: it starts none where it does not answer', async () => {
   const it = subject();
-  assert.is(await it.auto.cuda.prepare?.(), it.auto.cpu);
+  assert.is(await it.auto.cuda.prepare?.({ current: undefined }), it.auto.cpu);
   assert.is(it.events[0]?.reason, 'No answer.');
   assert.is(it.auto.cuda.status?.().isFallback, true);
   it.devices = deviceReport();
-  assert.is(await it.auto.cuda.prepare?.(), undefined);
+  assert.is(await it.auto.cuda.prepare?.({ current: undefined }), undefined);
 });
 
 test('a device that answers and serves nobody is not tried more and more often', async () => {

@@ -8,6 +8,9 @@ import type { LaunchedModel } from '../../../../gateway/runner/supervision/runne
 import { scriptedInfo } from '../../../fixtures/scripted-runner.ts';
 import { deviceReport } from '../../../fixtures/stand-in-runners.ts';
 
+/** A model that has not been read. */
+const UNREAD = { current: undefined };
+
 const test = suite('cuda launch');
 const held = { ...scriptedInfo, weightsBytes: 800, kvCacheBytes: 200 };
 const onCpu = { command: () => ({ file: 'cpu-runner', args: [] }) };
@@ -27,6 +30,7 @@ function subject(options: SubjectOptions = {}) {
   };
   const choice: Choice = {
     status: () => ({ requested: 'auto', isFallback: false }),
+    forArchitecture: () => undefined,
     absent: () => onCpu,
     fallback: () => onCpu,
     retire: () => onCpu,
@@ -44,53 +48,53 @@ function subject(options: SubjectOptions = {}) {
 
 test('without a choice of backend no process is asked for the device', async () => {
   const { launch, numAsked } = subject();
-  await launch.prepare();
+  await launch.prepare(UNREAD);
   launch.onReady(held);
-  await launch.prepare();
+  await launch.prepare(UNREAD);
   assert.is(numAsked(), 0);
 });
 
 test('the next runner waits for as much memory as the last one held, unless that was never ready', async () => {
   const { launch, args, events } = subject();
-  await launch.prepare();
+  await launch.prepare(UNREAD);
   assert.equal(args(), ['serve']);
   launch.onReady(held);
   assert.equal(
     events.map(({ event }) => event),
     ['backend_ready'],
   );
-  await launch.prepare();
+  await launch.prepare(UNREAD);
   for (let attempt = 0; attempt < 2; attempt++)
     assert.equal(args(), ['serve', '--await-free-bytes', '1000'], 'also if it is not spawned at once');
-  await launch.prepare();
+  await launch.prepare(UNREAD);
   assert.equal(args(), ['serve']);
 });
 
 test('after a first start with all devices that were asked for, the next runners may use fewer', async () => {
   const { launch, args } = subject({ numDevices: 4 });
-  await launch.prepare();
+  await launch.prepare(UNREAD);
   assert.equal(args(), ['serve']);
   launch.onReady(held);
-  await launch.prepare();
+  await launch.prepare(UNREAD);
   assert.equal(args(), ['serve', '--fewer-gpus', '--await-free-bytes', '1000']);
-  await launch.prepare();
+  await launch.prepare(UNREAD);
   assert.equal(args(), ['serve', '--fewer-gpus']);
 });
 
 test('with a choice the device is asked before the first start, and not while streams wait for the next', async () => {
   const { launch, numAsked } = subject({ hasChoice: true });
-  assert.is(await launch.prepare(), undefined);
+  assert.is(await launch.prepare(UNREAD), undefined);
   assert.is(numAsked(), 1);
   launch.onReady(held);
-  assert.is(await launch.prepare(), undefined);
+  assert.is(await launch.prepare(UNREAD), undefined);
   assert.is(numAsked(), 1);
-  assert.is(await launch.prepare(), undefined);
+  assert.is(await launch.prepare(UNREAD), undefined);
   assert.is(numAsked(), 2, 'the one before was never ready');
 });
 
 test('where the device does not answer, the other backend is used', async () => {
   const { launch } = subject({ hasChoice: true, devices: 'There is none.' });
-  assert.is(await launch.prepare(), onCpu);
+  assert.is(await launch.prepare(UNREAD), onCpu);
 });
 
 test('it has no fallback', () => {
