@@ -42,7 +42,7 @@ const sharedIgnored = {
   prompt_cache_options: ANYTHING,
   prompt_cache_retention: ANYTHING,
   safety_identifier: ANYTHING,
-  service_tier: ['auto', 'default'],
+  service_tier: ANYTHING,
   // Only responses are stored.
   store: ANYTHING,
   user: ANYTHING,

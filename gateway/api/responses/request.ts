@@ -335,7 +335,7 @@ export const responsesIgnored = {
   prompt_cache_options: ANYTHING,
   prompt_cache_retention: ANYTHING,
   safety_identifier: ANYTHING,
-  service_tier: ['auto', 'default'],
+  service_tier: ANYTHING,
   stream_options: [{}, { include_obfuscation: false }],
   // Prompts are never cut: one that is too long is a 400, whatever this says.
   truncation: ANYTHING,
