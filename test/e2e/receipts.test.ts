@@ -73,6 +73,14 @@ const ASKED: Readonly<Record<string, readonly [route: string, body: Body]>> = {
     '/v1/chat/completions',
     { messages: [hi], max_tokens: 40, thinking_token_budget: 6, ...sampled },
   ],
+  'of thinking in which there is a stop string': [
+    '/v1/chat/completions',
+    { messages: [hi], max_tokens: 40, stop: ['m'], ...sampled },
+  ],
+  'of thinking as text in which there is a stop string': [
+    '/v1/chat/completions',
+    { messages: [hi], max_tokens: 40, stop: ['m'], reasoning_format: 'none', ...sampled },
+  ],
   'of a tool that must be called': [
     '/v1/chat/completions',
     {
@@ -151,6 +159,13 @@ test('receipts of sampled, penalised, biased, masked, stopped and constrained an
     readFileSync(fileOf('of a tool that must be called'), 'utf8'),
     '"grammar":{"kind":"structural_tag"',
   );
+  const [isNone, isText] = [
+    'of thinking in which there is a stop string',
+    'of thinking as text in which there is a stop string',
+  ].map((name) => JSON.parse(readFileSync(fileOf(name), 'utf8')).choices[0]);
+  assert.match(isNone.message.reasoning_content, 'm');
+  assert.equal([isNone.receipt.num_tokens, isText.receipt.stop_reason], [40, 'stop_sequence']);
+  assert.is.not(isNone.receipt.call, isText.receipt.call);
 });
 
 test('a changed token of a receipt is found at its position', () => {
@@ -197,9 +212,9 @@ test('with hashes alone the request and the answer are needed, and make up for t
   assert.is(status, UNVERIFIABLE, stdout);
   assert.match(stdout, /only the hashes/);
   for (const name of [
-    ...['sampled', 'with choices', 'of thinking that a limit has ended', 'of a tool that must be called'],
-    ...Object.keys(ASKED).filter((each) => each.startsWith('of a streamed') || each === 'of a durable job'),
-    'of a chat in lines',
+    ...['sampled', 'with choices', 'of a tool that must be called'],
+    ...Object.keys(ASKED).filter((each) => /^of (a streamed|thinking)/.test(each)),
+    ...['of a durable job', 'of a chat in lines'],
   ]) {
     const ran = verify(fileOf(name), `${fileOf(name)}.request`, fileOf(name), '--model', MODEL);
     requireEqual(ran, name);
@@ -218,7 +233,7 @@ test('with hashes alone the request and the answer are needed, and make up for t
 test('with --receipts on every answer has one', async () => {
   await answerAll(undefined, ['--receipts', 'on']);
   for (const name of Object.keys(ASKED))
-    assert.match(readFileSync(fileOf(name), 'utf8'), '"receipt":{"version":1', name);
+    assert.match(readFileSync(fileOf(name), 'utf8'), '"receipt":{"version":2', name);
 });
 
 test('the weights of a model that is quantised while it is loaded are those of its file, and the quantisation is named', async () => {

@@ -147,6 +147,7 @@ async function evidenceOf(
   { model, info }: OfflineModel,
 ): Promise<readonly Evidence[]> {
   const { stop, report = {} } = call;
+  const { tokenizer } = model;
   const usable = { model, info, api: 'verify' };
   const seedOf = (): bigint => BigInt(receipts[0]?.seed ?? 0);
   const { requests, thinking, offer } = await prepare(call, usable, { cacheSalt: new Uint8Array() }, seedOf);
@@ -154,13 +155,11 @@ async function evidenceOf(
     throw new UsageError(
       `The request asks for ${requests.length} answers, and there are ${receipts.length} receipts.`,
     );
+  const search = { tokenizer, stop, thinking, toolCalls: offer?.calls };
   return requests.map((request, index) => ({
-    call: canonicalCallOf(request, stop),
-    options: {
-      tokenizer: model.tokenizer,
-      ...{ stop, minTokens: request.minTokens, thinking, toolCalls: offer?.calls },
-    },
-    echoed: report.isEchoed ? decodeAll(model.tokenizer, request.promptIds) : '',
+    call: canonicalCallOf(request, search),
+    options: { ...search, minTokens: request.minTokens },
+    echoed: report.isEchoed ? decodeAll(tokenizer, request.promptIds) : '',
     said: choices[index] ?? { thought: '', text: '' },
   }));
 }
