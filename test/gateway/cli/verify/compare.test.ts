@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { type Verdict, verdictOf } from '../../../../gateway/cli/verify/compare.ts';
+import { type Evidence, leftOut, type Verdict, verdictOf } from '../../../../gateway/cli/verify/compare.ts';
 import { marksOf } from '../../../../gateway/generation/control-marks.ts';
 import {
   callHash,
@@ -44,11 +44,12 @@ function receiptOf(changes: Partial<Receipt> = {}): Receipt {
 async function verdict(
   receipt: Receipt,
   script: ScriptedRunner['script'] = [ANSWER],
+  evidence?: Evidence,
   model = byteModel,
 ): Promise<Verdict> {
   const runner = new ScriptedRunner();
   runner.script = script;
-  return verdictOf(receipt, { model, info: scriptedInfo, runner }, undefined);
+  return verdictOf(receipt, { model, info: scriptedInfo, runner }, evidence);
 }
 
 /** The verdict on a receipt of an answer that ends with the stop string which ends `tokenIds`, where a runner goes on. */
@@ -62,7 +63,7 @@ async function verdictOfStopped(
     ...{ stop_reason: 'stop_sequence', full: { call: stopped, token_ids: [...tokenIds] } },
   });
   const model = { ...byteModel, tokenizer: search.tokenizer };
-  return verdict(receipt, [[...tokenIds, 65, 66, EOS_ID]], model);
+  return verdict(receipt, [[...tokenIds, 65, 66, EOS_ID]], undefined, model);
 }
 
 test('equal tokens are told with their number', async () => {
@@ -126,6 +127,33 @@ test('a stop string that has a control token of a tool call ends an answer here 
   const toolCalls: CallSyntax = { format: hermesFormat, marks, kindOf: () => 'json' };
   const { result, sentences } = await verdictOfStopped(said, { tokenizer, stop: ['call>'], toolCalls });
   assert.equal([result, ...sentences], ['equal', '3 tokens, computed again.']);
+});
+
+test('a request that gives another call proves nothing, and a full receipt is verified without it', async () => {
+  const other = canonicalCallOf({ ...request, promptIds: [72, 111] }, noStop);
+  const evidence: Evidence = {
+    call: other,
+    options: { ...noStop, minTokens: 0 },
+    echoed: '',
+    said: { thought: '', text: 'Other.' },
+  };
+  const named = new RegExp(`does not give the call .* ${callHash(call)} in .* ${callHash(other)} here`);
+  const { full, ...hashes } = receiptOf();
+  const alone = await verdict(hashes, [], evidence);
+  assert.is(alone.result, 'unverifiable');
+  assert.match(alone.sentences.join(' '), named);
+  const both = await verdict({ ...hashes, ...(full && { full }) }, [ANSWER], evidence);
+  assert.equal([both.result, both.sentences[0]], ['unverifiable', '6 tokens, computed again.']);
+  assert.match(both.sentences[1] as string, named);
+  const changed = receiptOf({ full: { call, token_ids: ANSWER.with(2, 7) } });
+  assert.is((await verdict(changed, [ANSWER], evidence)).result, 'differs');
+});
+
+test('a request that continues a response does not say all that was called', () => {
+  const verdict = leftOut({ input: 'And?', previous_response_id: 'resp_1' });
+  assert.is(verdict?.result, 'unverifiable');
+  assert.match(verdict?.sentences[0] as string, 'previous_response_id');
+  assert.is(leftOut({ input: 'And?', previous_response_id: null }), undefined);
 });
 
 test('what nothing here can compute is not verified, and the reason has both values', async () => {
