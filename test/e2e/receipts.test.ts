@@ -182,6 +182,7 @@ test('receipts of sampled, penalised, biased, masked, stopped and constrained an
   assert.match(isNone.message.reasoning_content, 'm');
   assert.equal([isNone.receipt.num_tokens, isText.receipt.stop_reason], [40, 'stop_sequence']);
   assert.is.not(isNone.receipt.call, isText.receipt.call);
+  folder.write('cpu.txt', allOf(OVER_DEVICES));
 });
 
 test('a changed token of a receipt is found at its position', () => {
@@ -295,6 +296,15 @@ test('the weights of a model that is quantised while it is loaded are those of i
   const { status, stdout } = verify(file, '--model', QWEN3);
   assert.is(status, UNVERIFIABLE, stdout);
   assert.match(stdout, /--quantize q8_0/);
+});
+
+test('receipts made over the CPU are verified by cuda-runner over the emulated GPU', () => {
+  const emulated = ['--backend', 'cuda', '--cuda-runner', CUDA_RUNNER_EMULATED];
+  // There is no program that could take its place on the CPU.
+  const gpuOnly = [...emulated, '--runner', join(folder.path, 'no-runner')];
+  const ran = runnel('verify', ...gpuOnly, join(folder.path, 'cpu.txt'), '--model', MODEL);
+  requireEqual(ran, 'all');
+  assert.is(ran.stdout.match(/: equal: /g)?.length, OVER_DEVICES.length, ran.stdout);
 });
 
 test('a receipt made over the emulated GPU is verified by cpu-runner', async () => {
