@@ -327,7 +327,7 @@ function generate(
     ? withPrompts(sink, { tokenizer, promptIds, isPromptOnly: maxTokens === 0 })
     : sink;
   const { numericsId } = info;
-  const receipted = withReceipts(heard, receipt, { model, numericsId, requests, stop });
+  const receipted = withReceipts(heard, receipt, { model, numericsId, requests, search: options });
   if (stored === undefined) return mergeStreams(runner, requests, options, receipted);
   return mergeStreams(stored.noting(runner), requests, options, stored.keptBefore(receipted));
 }

@@ -307,7 +307,8 @@ function readKept(
   const { tokenizer } = facts;
   const options = { tokenizer, stop, minTokens: request.minTokens, thinking, toolCalls };
   const computed = { ...request, ...(limit && { thinkingLimit: thinkingLimit(limit, tokenizer) }) };
-  const receipted = withReceipts(sink, record.receipt, { model, numericsId, requests: [computed], stop });
+  const answered = { model, numericsId, requests: [computed], search: options };
+  const receipted = withReceipts(sink, record.receipt, answered);
   return new TextStream(runner, request, options, {
     onPart: (part) => receipted.onPart(part, 0),
     onError: (thrown) => receipted.onError(thrown),

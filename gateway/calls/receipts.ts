@@ -9,6 +9,7 @@ import {
   type Receipt,
   type ReceiptForm,
   type ReceiptTerms,
+  type StopSearch,
   tokensHash,
 } from '../generation/receipt.ts';
 import type { AnswerEnd } from '../generation/text-stream.ts';
@@ -24,7 +25,7 @@ interface Computed {
   readonly numericsId: string;
   /** By choice. */
   readonly requests: readonly GenerateRequest[];
-  readonly stop: readonly string[];
+  readonly search: StopSearch;
 }
 
 export function termsOf(form: ReceiptForm, { kind, build }: RunnerInfo): ReceiptTerms {
@@ -38,7 +39,7 @@ export function termsOf(form: ReceiptForm, { kind, build }: RunnerInfo): Receipt
 export function withReceipts(
   sink: MergedSink,
   terms: ReceiptTerms | undefined,
-  { model, numericsId, requests, stop }: Computed,
+  { model, numericsId, requests, search }: Computed,
 ): MergedSink {
   if (terms === undefined) return sink;
   const weights = model.weightsHash().catch((error) => {
@@ -56,7 +57,7 @@ export function withReceipts(
   const receiptOf = async (index: number, end: AnswerEnd): Promise<Receipt> => {
     const request = requests[index] as GenerateRequest;
     const ids = tokenIds[index] as number[];
-    const call = canonicalCallOf(request, stop);
+    const call = canonicalCallOf(request, search);
     const quantize = quantizedAs(request.modelIdentity);
     return {
       version: RECEIPT_VERSION,

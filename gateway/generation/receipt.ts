@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto';
 import * as z from 'zod';
 import { type GenerateRequest, grammarKinds } from '../runner/runner.ts';
+import { marksIn, type Reading } from './thinking-families.ts';
+import type { Thinking } from './thinking-parser.ts';
 
 /**
  * Receipts: what an answer was computed from, and its tokens, as hashes. Whoever has the same weights computes the answer again, and
@@ -8,7 +10,7 @@ import { type GenerateRequest, grammarKinds } from '../runner/runner.ts';
  */
 
 /** The version of the format. */
-export const RECEIPT_VERSION = 1;
+export const RECEIPT_VERSION = 2;
 
 const uint = z.int().nonnegative();
 const ids = z.array(uint);
@@ -16,12 +18,25 @@ const hash = z.string().regex(/^sha256:[0-9a-f]{64}$/, 'must be "sha256:" and 64
 /** 64 bits, which JSON's readers would round. */
 const seed = z.string().regex(/^(0|[1-9]\d{0,19})$/, 'must be the decimal digits of a 64-bit number');
 
+/** What of an answer is thinking, which stop strings are not looked for in. */
+const canonicalThinking = z.strictObject({
+  begin: z.string(),
+  end: z.string(),
+  is_open: z.boolean(),
+  is_closed: z.boolean(),
+  is_in_text: z.boolean(),
+  reads_calls: z.boolean(),
+});
+export type CanonicalThinking = Readonly<z.infer<typeof canonicalThinking>>;
+
 /** All that determines the tokens of an answer, besides weights and arithmetic. Its JSON has the members in this order. */
 const canonicalCall = z.strictObject({
   prompt_ids: ids,
   max_tokens: uint,
   min_tokens: uint,
   stop: z.array(z.string()),
+  /** In which text the stop strings are looked for; null: in that of all tokens, or there are none. */
+  reading: z.strictObject({ thinking: canonicalThinking.nullable(), mark_ids: ids }).nullable(),
   stop_ids: ids,
   seed,
   temperature: z.number(),
@@ -74,14 +89,19 @@ export type ReceiptForm = z.infer<typeof form>;
 export const receiptTerms = z.strictObject({ form, versions });
 export type ReceiptTerms = Readonly<z.infer<typeof receiptTerms>>;
 
-/** stop: the strings that end the answer. */
-export function canonicalCallOf(request: GenerateRequest, stop: readonly string[]): CanonicalCall {
+/** What decides where stop strings end an answer. */
+export interface StopSearch extends Reading {
+  readonly stop: readonly string[];
+}
+
+export function canonicalCallOf(request: GenerateRequest, search: StopSearch): CanonicalCall {
   const { promptIds, maxTokens, minTokens, stopIds, sampling, grammar, thinkingLimit: limit } = request;
   return {
     prompt_ids: [...promptIds],
     max_tokens: maxTokens,
     min_tokens: minTokens,
-    stop: [...stop],
+    stop: [...search.stop],
+    reading: readingOf(search),
     stop_ids: [...stopIds],
     seed: String(sampling.seed),
     temperature: sampling.temperature,
@@ -106,6 +126,21 @@ export function canonicalCallOf(request: GenerateRequest, stop: readonly string[
             end: limit.thinking.format.end,
             is_open: limit.thinking.isOpen,
           },
+  };
+}
+
+function readingOf(search: StopSearch): CanonicalCall['reading'] {
+  const { stop, thinking } = search;
+  const markIds = [...(marksIn(search)?.keys() ?? [])].sort((a, b) => a - b);
+  if (stop.length === 0 || (thinking === undefined && markIds.length === 0)) return null;
+  return { thinking: thinking === undefined ? null : readThinking(thinking), mark_ids: markIds };
+}
+
+function readThinking({ format: { begin, end }, ...read }: Thinking): CanonicalThinking {
+  const { isOpen, isClosed = false, isInText = false, readsCalls = false } = read;
+  return {
+    ...{ begin, end, is_open: isOpen, is_closed: isClosed },
+    ...{ is_in_text: isInText, reads_calls: readsCalls },
   };
 }
 

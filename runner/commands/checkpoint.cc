@@ -11,6 +11,7 @@
 #include "runner/formats/new_file.h"
 #include "runner/models/kv_groups.h"
 #include "runner/models/registry.h"
+#include "runner/models/rope.h"
 
 namespace runnel {
 namespace {
@@ -225,7 +226,7 @@ Result<void> checkpoint(const EngineFlags& engine, std::unique_ptr<Backend> back
   }
   const auto finished = folder->finish({{"model", engine.model},
                                         {"architecture", config.architecture},
-                                        {"numerics", backend->numerics_id()},
+                                        {"numerics", backend->numerics_id() + rope_suffix(config)},
                                         {"device", backend->device().name()},
                                         {"token_ids", flags.token_ids},
                                         {"argmax", argmax},

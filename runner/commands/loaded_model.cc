@@ -16,6 +16,7 @@
 #include "runner/commands/warm_up.h"
 #include "runner/models/kv_groups.h"
 #include "runner/models/registry.h"
+#include "runner/models/rope.h"
 #include "runner/ranks/leading_model.h"
 #include "runner/system/numa_threads.h"
 #include "runner/system/processors.h"
@@ -89,16 +90,16 @@ Result<MemoryPlan> plan_as_measured(const EngineFlags& flags, const ModelFile& f
   if (!unplanned.ok()) return unplanned.error();
   usable.unplanned = *unplanned;
   Result<MemoryPlan> measured = plan_memory(flags, file, backend, usable);
-  const uint32_t original = model.config().original_context_length;
+  const uint32_t most_short = model.config().max_short_positions;
   // Which of two ropes a model has depends on the length, and it was loaded with that of the longer context.
-  if (!measured.ok() || (plan.max_model_len <= original) == (measured->max_model_len <= original))
+  if (!measured.ok() || (plan.max_model_len <= most_short) == (measured->max_model_len <= most_short))
     return measured;
   return Error{ExitCode::kSystem, "The KV cache has room for a context of " +
                                       std::to_string(measured->max_model_len) + " tokens, and above " +
-                                      std::to_string(original) +
+                                      std::to_string(most_short) +
                                       " this model computes all texts in another way. Start with "
                                       "--max-model-len " +
-                                      std::to_string(original) + "."};
+                                      std::to_string(most_short) + "."};
 }
 
 // A rank's part of the model, ready to compute.
@@ -364,6 +365,10 @@ Result<LoadedModel> load(const EngineFlags& given, const ModelFiles& opened, std
                      .engine = std::move(engine),
                      .kv_cache_bytes = plan->kv_cache,
                      .weights_bytes = weights_bytes};
+}
+
+std::string LoadedModel::numerics_id() const {
+  return backend->numerics_id() + rope_suffix(model->config());
 }
 
 void follow_leader(const EngineFlags& flags, const Result<ModelFiles>& opened,

@@ -145,6 +145,9 @@ struct LoadedModel {
   std::unique_ptr<Engine> engine;
   uint64_t kv_cache_bytes;
   uint64_t weights_bytes;  // of all ranks
+
+  // The name of the arithmetic, see Ready.numerics_id.
+  std::string numerics_id() const;
 };
 
 // Loads what a rank that does not lead has of the model, and computes it until the leader ends. An error is

@@ -92,7 +92,10 @@ Result<void> replay_command(const ReplayFlags& flags, const BackendFactory& fact
   const std::string numerics_id = (*backend)->numerics_id();
   const Result<LoadedModel> loaded = load(*engine_flags, *std::move(backend), [](uint64_t, uint64_t) {});
   if (!loaded.ok()) return loaded.error();
-  return replay(*recording, *loaded->engine, {numerics_id, loaded->file.identity()}, flags.until_step, out);
+  const ReplaySubject subject{.numerics_id = numerics_id,
+                              .model_identity = loaded->file.identity(),
+                              .model_numerics_id = loaded->numerics_id()};
+  return replay(*recording, *loaded->engine, subject, flags.until_step, out);
 }
 
 }  // namespace runnel

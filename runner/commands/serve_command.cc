@@ -41,6 +41,7 @@ wire::FromRunner ready_from(const LoadedModel& loaded, const EngineFlags& flags)
   wire::FromRunner message;
   wire::Ready& ready = *message.mutable_ready();
   ready.set_model_identity(loaded.file.identity());
+  ready.set_numerics_id(loaded.numerics_id());
   ready.set_architecture(loaded.model->config().architecture);
   ready.set_device(loaded.backend->device().name());
   ready.set_vocab_size(loaded.model->config().vocab_size);

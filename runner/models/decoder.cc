@@ -1,5 +1,7 @@
 #include "runner/models/decoder.h"
 
+#include <algorithm>
+
 namespace runnel {
 namespace {
 
@@ -20,8 +22,11 @@ class ForwardPass {
 Result<std::unique_ptr<Model>> Decoder::create(const ModelConfig& config, DecoderSpec spec, Backend& backend,
                                                const StepLimits& limits) {
   std::unique_ptr<Decoder> decoder(new Decoder(config, std::move(spec), backend));
-  for (RopeSpec& rope : decoder->spec_.ropes)
+  for (RopeSpec& rope : decoder->spec_.ropes) {
     if (config.max_positions <= rope.max_short_positions) rope.frequencies = rope.short_frequencies;
+    decoder->config_.max_short_positions =
+        std::max(decoder->config_.max_short_positions, rope.max_short_positions);
+  }
   if (const auto prepared = backend.prepare(decoder->spec_, limits); !prepared) return prepared.error();
   return std::unique_ptr<Model>(std::move(decoder));
 }

@@ -57,6 +57,8 @@ struct ModelConfig {
   // These are known when the weights are loaded.
   uint32_t num_token_types;  // 0 or 1: all tokens are of one type
   bool has_classifier;
+  // RopeSpec::max_short_positions; 0: the model has one set of frequencies for every context.
+  uint32_t max_short_positions;
 };
 
 class Model {

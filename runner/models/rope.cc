@@ -79,4 +79,9 @@ std::vector<float> rope_factors(const std::string& name, const ModelConfig& conf
   return factors;
 }
 
+std::string rope_suffix(const ModelConfig& config) {
+  if (config.max_short_positions == 0) return "";
+  return config.max_positions <= config.max_short_positions ? "-short" : "-long";
+}
+
 }  // namespace runnel

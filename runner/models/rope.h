@@ -2,6 +2,8 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <vector>
 
 #include "runner/backend/decoder_spec.h"
 #include "runner/models/model.h"
@@ -23,5 +25,9 @@ RopeSpec usual_rope(Rope pairs, const ModelConfig& config);
 // Reads the factors of a tensor, one for each pair. Returns nothing after a failure. A factor that is not a
 // number, or with which a pair would rotate too fast, fails the load.
 std::vector<float> rope_factors(const std::string& name, const ModelConfig& config, WeightLoader& loader);
+
+// What the name of the arithmetic ends in with this model, as its decoder tells its config: "-short" or
+// "-long" if it has two sets of frequencies, of which the longest context decides.
+std::string rope_suffix(const ModelConfig& config);
 
 }  // namespace runnel

@@ -15,8 +15,9 @@ namespace runnel {
 
 // What determines the results of the engine, to be compared with the recorded values.
 struct ReplaySubject {
-  std::string numerics_id;
+  std::string numerics_id;  // of the backend, as in Hello
   std::string model_identity;
+  std::string model_numerics_id = {};  // with the model, as in Ready
 };
 
 // Prints the result. If the recorded process ended in the middle of its work, the step in which it ended is

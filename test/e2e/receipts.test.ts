@@ -2,6 +2,7 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as assert from 'uvu/assert';
+import { objectsIn, receiptsIn } from '../../gateway/cli/verify/saved-answer.ts';
 import { CUDA_RUNNER_EMULATED, TINY_MODEL } from '../fixtures/default-model.ts';
 import { Gateway, gatewaySuite } from '../fixtures/gateway.ts';
 import { withChatTemplate } from '../fixtures/gguf-template.ts';
@@ -68,10 +69,22 @@ const ASKED: Readonly<Record<string, readonly [route: string, body: Body]>> = {
     '/v1/completions',
     { prompt: 'Once', max_tokens: 30, guided_regex: '[a-f]{3,9}', ...sampled },
   ],
+  'with choices, in a stream': [
+    '/v1/completions',
+    { prompt: 'Once upon', n: 3, max_tokens: 60, stop: ['e', 'a'], stream: true, ...sampled },
+  ],
   'with choices': ['/v1/completions', { prompt: ['One', 'Two'], n: 3, max_tokens: 12, ...sampled }],
   'of thinking that a limit has ended': [
     '/v1/chat/completions',
     { messages: [hi], max_tokens: 40, thinking_token_budget: 6, ...sampled },
+  ],
+  'of thinking in which there is a stop string': [
+    '/v1/chat/completions',
+    { messages: [hi], max_tokens: 40, stop: ['m'], ...sampled },
+  ],
+  'of thinking as text in which there is a stop string': [
+    '/v1/chat/completions',
+    { messages: [hi], max_tokens: 40, stop: ['m'], reasoning_format: 'none', ...sampled },
   ],
   'of a tool that must be called': [
     '/v1/chat/completions',
@@ -89,11 +102,18 @@ const ASKED: Readonly<Record<string, readonly [route: string, body: Body]>> = {
   'of a streamed message': ['/v1/messages', { messages: [hi], max_tokens: 12, top_k: 20, stream: true }],
   'of a streamed response': ['/v1/responses', { input: 'Hi', max_output_tokens: 12, seed: 3, stream: true }],
   'of a chat in lines': ['/api/chat', { messages: [hi], options: { num_predict: 12 } }],
+  'of a length that the server limits': ['/execute', { job_id: 'long', prompt: 'Once' }],
   'of a job': ['/execute', { job_id: 'plain', prompt: 'Once', max_tokens: 12 }],
   'of a durable job': ['/execute', { job_id: 'kept', durable: true, prompt: 'Once', max_tokens: 12 }],
 };
 
+/** Of an answer whose request does not say how long it may be. */
+const MOST_TOKENS = '70';
+
 const fileOf = (name: string): string => join(folder.path, `${name}.txt`);
+
+/** Those that are verified over another device than the one that computed them. */
+const OVER_DEVICES = ['sampled', 'with a grammar', 'of a durable job'];
 
 /** Saved answers in one file, whose receipts are verified by one process. */
 const allOf = (names: readonly string[]): string =>
@@ -105,8 +125,7 @@ async function answerAll(receipt: unknown, flags: readonly string[] = []): Promi
   const gateway = await Gateway.start(MODEL, [
     '--journal-dir',
     journal,
-    '--served-model-name',
-    'tiny',
+    ...['--served-model-name', 'tiny', '--max-tokens-out', MOST_TOKENS],
     ...flags,
   ]);
   await gateway.ready();
@@ -131,6 +150,11 @@ function verify(...args: string[]): Ran {
   return runnel('verify', '--backend', 'cpu', ...args);
 }
 
+/** The receipts of an answer with what its request and the answer say. */
+function verifyWithRequest(name: string, ...flags: string[]): Ran {
+  return verify(fileOf(name), `${fileOf(name)}.request`, fileOf(name), '--model', MODEL, ...flags);
+}
+
 function requireEqual(ran: Ran, what: string): void {
   assert.is(ran.status, EQUAL, `${what}: ${ran.stdout}${ran.stderr}`);
   assert.match(ran.stdout, 'equal', what);
@@ -141,8 +165,8 @@ test('receipts of sampled, penalised, biased, masked, stopped and constrained an
   const all = folder.write('all.txt', allOf(Object.keys(ASKED)));
   const ran = verify(all, '--model', MODEL);
   requireEqual(ran, 'all answers');
-  // The answer with choices has six.
-  assert.is(ran.stdout.match(/: equal: /g)?.length, Object.keys(ASKED).length + 5, ran.stdout);
+  // The answers with choices have three and six.
+  assert.is(ran.stdout.match(/: equal: /g)?.length, Object.keys(ASKED).length + 2 + 5, ran.stdout);
   assert.match(
     readFileSync(fileOf('of thinking that a limit has ended'), 'utf8'),
     '"thinking_limit":{"max_tokens":6',
@@ -151,6 +175,14 @@ test('receipts of sampled, penalised, biased, masked, stopped and constrained an
     readFileSync(fileOf('of a tool that must be called'), 'utf8'),
     '"grammar":{"kind":"structural_tag"',
   );
+  const [isNone, isText] = [
+    'of thinking in which there is a stop string',
+    'of thinking as text in which there is a stop string',
+  ].map((name) => JSON.parse(readFileSync(fileOf(name), 'utf8')).choices[0]);
+  assert.match(isNone.message.reasoning_content, 'm');
+  assert.equal([isNone.receipt.num_tokens, isText.receipt.stop_reason], [40, 'stop_sequence']);
+  assert.is.not(isNone.receipt.call, isText.receipt.call);
+  folder.write('cpu.txt', allOf(OVER_DEVICES));
 });
 
 test('a changed token of a receipt is found at its position', () => {
@@ -197,13 +229,11 @@ test('with hashes alone the request and the answer are needed, and make up for t
   assert.is(status, UNVERIFIABLE, stdout);
   assert.match(stdout, /only the hashes/);
   for (const name of [
-    ...['sampled', 'with choices', 'of thinking that a limit has ended', 'of a tool that must be called'],
-    ...Object.keys(ASKED).filter((each) => each.startsWith('of a streamed') || each === 'of a durable job'),
-    'of a chat in lines',
-  ]) {
-    const ran = verify(fileOf(name), `${fileOf(name)}.request`, fileOf(name), '--model', MODEL);
-    requireEqual(ran, name);
-  }
+    ...['sampled', 'with choices', 'of a tool that must be called'],
+    ...Object.keys(ASKED).filter((each) => /^of (a streamed|thinking)/.test(each)),
+    ...['of a durable job', 'of a chat in lines'],
+  ])
+    requireEqual(verifyWithRequest(name), name);
   const answer = readFileSync(fileOf('sampled'), 'utf8');
   const { text } = JSON.parse(answer).choices[0];
   const forged = folder.write(
@@ -215,10 +245,44 @@ test('with hashes alone the request and the answer are needed, and make up for t
   assert.match(found.stdout, /from token \d+ on/);
 });
 
+test('the choices of a stream are verified in whatever order they ended, with the seed of the first one if the request has none', () => {
+  const name = 'with choices, in a stream';
+  const events = readFileSync(fileOf(name), 'utf8').split('\n\n');
+  const choiceOf = (event: string): number => receiptsIn(objectsIn(event))[0]?.choice ?? 0;
+  const [ends, others] = [true, false].map((isEnd) =>
+    events.filter((each) => each.includes('"receipt":') === isEnd),
+  );
+  const turned = (ends ?? []).sort((a, b) => choiceOf(b) - choiceOf(a));
+  assert.equal(turned.map(choiceOf), [2, 1, 0]);
+  writeFileSync(fileOf(name), [...(others ?? []), ...turned].join('\n\n'));
+  const { seed: _, ...seedless } = JSON.parse(readFileSync(`${fileOf(name)}.request`, 'utf8'));
+  writeFileSync(`${fileOf(name)}.request`, JSON.stringify(seedless));
+  const ran = verifyWithRequest(name);
+  requireEqual(ran, name);
+  assert.match(ran.stdout, 'receipt 3 of 3: equal');
+});
+
+test('a length that the server has limited is verified with its limit, and without it nothing is said against the answer', () => {
+  const name = 'of a length that the server limits';
+  requireEqual(verifyWithRequest(name, '--max-tokens-out', MOST_TOKENS), name);
+  const { status, stdout } = verifyWithRequest(name);
+  assert.is(status, UNVERIFIABLE, stdout);
+  assert.match(stdout, /does not give the call .* --max-tokens-out/);
+});
+
+test('a request that continues another response needs the conversation', () => {
+  const name = 'of a streamed response';
+  const request = JSON.parse(readFileSync(`${fileOf(name)}.request`, 'utf8'));
+  writeFileSync(`${fileOf(name)}.request`, JSON.stringify({ ...request, previous_response_id: 'resp_1' }));
+  const { status, stdout } = verifyWithRequest(name);
+  assert.is(status, UNVERIFIABLE, stdout);
+  assert.match(stdout, 'previous_response_id');
+});
+
 test('with --receipts on every answer has one', async () => {
   await answerAll(undefined, ['--receipts', 'on']);
   for (const name of Object.keys(ASKED))
-    assert.match(readFileSync(fileOf(name), 'utf8'), '"receipt":{"version":1', name);
+    assert.match(readFileSync(fileOf(name), 'utf8'), '"receipt":{"version":2', name);
 });
 
 test('the weights of a model that is quantised while it is loaded are those of its file, and the quantisation is named', async () => {
@@ -234,11 +298,19 @@ test('the weights of a model that is quantised while it is loaded are those of i
   assert.match(stdout, /--quantize q8_0/);
 });
 
+test('receipts made over the CPU are verified by cuda-runner over the emulated GPU', () => {
+  const emulated = ['--backend', 'cuda', '--cuda-runner', CUDA_RUNNER_EMULATED];
+  // There is no program that could take its place on the CPU.
+  const gpuOnly = [...emulated, '--runner', join(folder.path, 'no-runner')];
+  const ran = runnel('verify', ...gpuOnly, join(folder.path, 'cpu.txt'), '--model', MODEL);
+  requireEqual(ran, 'all');
+  assert.is(ran.stdout.match(/: equal: /g)?.length, OVER_DEVICES.length, ran.stdout);
+});
+
 test('a receipt made over the emulated GPU is verified by cpu-runner', async () => {
   await answerAll('full', ['--backend', 'cuda', '--cuda-runner', CUDA_RUNNER_EMULATED]);
-  const names = ['sampled', 'with a grammar', 'of a durable job'];
-  for (const name of names) assert.match(readFileSync(fileOf(name), 'utf8'), '"runner":"cuda', name);
-  requireEqual(verify(folder.write('emulated.txt', allOf(names)), '--model', MODEL), 'all');
+  for (const name of OVER_DEVICES) assert.match(readFileSync(fileOf(name), 'utf8'), '"runner":"cuda', name);
+  requireEqual(verify(folder.write('emulated.txt', allOf(OVER_DEVICES)), '--model', MODEL), 'all');
 });
 
 test.run();

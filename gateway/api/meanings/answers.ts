@@ -298,4 +298,10 @@ export const answers: Readonly<Record<string, string>> = {
   begin: 'The mark before the thinking.',
   end: 'The mark after the thinking.',
   is_open: 'Whether the prompt has the mark before the thinking.',
+  reading: 'In which text stop strings are looked for, or null: in that of all tokens, or there are none.',
+  'reading.thinking': 'How the answer thinks, or null: stop strings are not looked for in its thinking.',
+  is_closed: 'Whether the prompt has begun the text. Only with channels.',
+  is_in_text: 'Whether the thinking is part of the text. Only with channels.',
+  reads_calls: 'Whether tool calls are read. Only with channels.',
+  mark_ids: 'The control tokens that tool calls or channels are written with, in ascending order.',
 };

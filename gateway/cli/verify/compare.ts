@@ -6,6 +6,7 @@ import {
   tokensHash,
 } from '../../generation/receipt.ts';
 import type { AnswerOptions } from '../../generation/text-stream.ts';
+import { memberOf } from '../../json/json-values.ts';
 import { GenerationError } from '../../runner/runner.ts';
 import type { OfflineModel } from '../offline-model.ts';
 import { type Recomputed, recompute, textDiffersAt } from './recompute.ts';
@@ -28,20 +29,33 @@ export interface Evidence {
   readonly said: SaidChoice;
 }
 
+/** For a request that does not say all that was called; undefined if it does. */
+export function leftOut(body: unknown): Verdict | undefined {
+  if (typeof memberOf(body, 'previous_response_id') !== 'string') return undefined;
+  return unverifiable(
+    'The request continues another response (previous_response_id), and what was said before is not in it: give a request with the whole conversation in input.',
+  );
+}
+
 /** Undefined if these weights are those of the receipt. */
 export function otherWeights({ weights }: Receipt, found: string, path: string): Verdict | undefined {
   if (weights === found) return undefined;
   return unverifiable(`The receipt is of the weights ${weights}; those of ${path} are ${found}.`);
 }
 
-/** evidence: undefined without request and answer. Throws GenerationError. */
+/**
+ * given: what request and answer say; undefined without them. A request that does not give the call of the receipt here proves nothing
+ * against it: the receipt alone is then compared, if it is full. Throws GenerationError.
+ */
 export async function verdictOf(
   receipt: Receipt,
   offline: OfflineModel,
-  evidence: Evidence | undefined,
+  given: Evidence | undefined,
 ): Promise<Verdict> {
+  const other = given && otherCall(receipt, given);
+  const evidence = other === undefined ? given : undefined;
   const call = receipt.full?.call ?? evidence?.call;
-  const reason = whyNot(receipt, offline, call);
+  const reason = whyNot(receipt, offline, call, other);
   if (reason !== undefined || call === undefined) return unverifiable(reason ?? '');
   const isCut = receipt.stop_reason === 'time_limit';
   let computed: Recomputed;
@@ -54,7 +68,7 @@ export async function verdictOf(
   const { tokenIds } = computed;
   const reasonHere = isCut ? receipt.stop_reason : computed.reason;
   const facts = {
-    call: callHash(evidence?.call ?? call),
+    call: callHash(call),
     seed: call.seed,
     tokens: tokensHash(tokenIds),
     num_tokens: tokenIds.length,
@@ -67,19 +81,26 @@ export async function verdictOf(
     ...names
       .filter((name) => receipt[name] !== facts[name])
       .map((name) => `${name} is ${receipt[name]} in the receipt, and ${facts[name]} here.`),
-    ...(receipt.full === undefined || callHash(receipt.full.call) === receipt.call
-      ? []
-      : ['The call in the receipt is not the one of its hash.']),
   ];
   if (sentences.length > 0) return { result: 'differs', sentences };
-  return { result: 'equal', sentences: [`${tokenIds.length} tokens, computed again.`] };
+  const equal = `${tokenIds.length} tokens, computed again.`;
+  if (other !== undefined) return { result: 'unverifiable', sentences: [equal, other] };
+  return { result: 'equal', sentences: [equal] };
 }
 
-/** Why nothing here can compute the answer again. */
+/** Undefined if the request gives the call of the receipt. */
+function otherCall({ call }: Receipt, evidence: Evidence): string | undefined {
+  const here = callHash(evidence.call);
+  if (here === call) return undefined;
+  return `The request does not give the call of the receipt here: it is ${call} in the receipt, and ${here} here. It is another request, or its prompt depends on the date, or a limit of the server is missing: give its --max-model-len and --max-tokens-out.`;
+}
+
+/** Why nothing here can compute the answer again. other: why the request does not say what was called. */
 function whyNot(
   { numerics, continued_by, quantize, num_tokens }: Receipt,
   { info }: OfflineModel,
   call: CanonicalCall | undefined,
+  other: string | undefined,
 ): string | undefined {
   const here = quantizedAs(info.modelIdentity);
   const quantized = (type: string | undefined) =>
@@ -90,6 +111,7 @@ function whyNot(
     return `The answer was begun by the numerics ${numerics} and continued by ${continued_by}: no runner computes it alone.`;
   if (numerics !== info.numericsId)
     return `The receipt is of the numerics ${numerics}; those of the runner here are ${info.numericsId}.`;
+  if (call === undefined && other !== undefined) return other;
   if (call === undefined)
     return 'The weights and the numerics are those of the receipt. It has only the hashes of the call and of the tokens: give the request and the answer, too.';
   const needed = call.prompt_ids.length + num_tokens;

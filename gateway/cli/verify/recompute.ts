@@ -1,6 +1,8 @@
-import type { CanonicalCall } from '../../generation/receipt.ts';
+import { marksOfIds } from '../../generation/control-marks.ts';
+import type { CanonicalCall, CanonicalThinking } from '../../generation/receipt.ts';
 import { type AnswerEnd, type AnswerOptions, TextStream } from '../../generation/text-stream.ts';
 import { thinkingLimit } from '../../generation/thinking-families.ts';
+import type { Thinking } from '../../generation/thinking-parser.ts';
 import { tokenBytesOf } from '../../generation/token-bytes.ts';
 import type { GenerateRequest } from '../../runner/runner.ts';
 import type { OfflineModel } from '../offline-model.ts';
@@ -21,7 +23,7 @@ export async function recompute(
   mostTokens = call.max_tokens,
 ): Promise<Recomputed> {
   const request = await requestOf(offline, call, Math.max(1, mostTokens));
-  const options = { tokenizer: offline.model.tokenizer, stop: call.stop, minTokens: request.minTokens };
+  const options = answerOptionsOf(offline, call, request.minTokens);
   const tokenIds: number[] = [];
   const reason = await new Promise<AnswerEnd['reason']>((resolve, reject) => {
     new TextStream(offline.runner, request, options, {
@@ -33,6 +35,24 @@ export async function recompute(
     });
   });
   return { request, tokenIds: tokenIds.slice(0, mostTokens), reason };
+}
+
+function answerOptionsOf(
+  { model: { tokenizer } }: OfflineModel,
+  { stop, reading }: CanonicalCall,
+  minTokens: number,
+): AnswerOptions {
+  const options = { tokenizer, stop, minTokens };
+  if (reading === null) return options;
+  const { thinking: read, mark_ids } = reading;
+  const thinking = read === null ? undefined : thinkingOf(read);
+  return { ...options, thinking, marks: marksOfIds(mark_ids, tokenizer) };
+}
+
+function thinkingOf(read: CanonicalThinking): Thinking {
+  const { begin, end, is_open: isOpen, is_closed: isClosed } = read;
+  const { is_in_text: isInText, reads_calls: readsCalls } = read;
+  return { format: { begin, end }, isOpen, isClosed, isInText, readsCalls };
 }
 
 async function requestOf(

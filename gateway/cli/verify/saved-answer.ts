@@ -15,11 +15,19 @@ export function objectsIn(text: string): readonly object[] {
   }
 }
 
-/** The receipts in a value, at any depth; the value itself, if it is one. They are not checked. */
-export function receiptsIn(value: unknown): readonly object[] {
+/** A receipt that is not checked yet. */
+export interface SavedReceipt {
+  readonly receipt: object;
+  /** The index of its choice; 0 in an answer without choices. A stream has the choices in the order in which they ended. */
+  readonly choice: number;
+}
+
+/** The receipts in a value, at any depth; the value itself, if it is one. */
+export function receiptsIn(value: unknown, choice = 0): readonly SavedReceipt[] {
   if (typeof value !== 'object' || value === null) return [];
-  if ('weights' in value && 'numerics' in value) return [value];
-  return Object.values(value).flatMap(receiptsIn);
+  if ('weights' in value && 'numerics' in value) return [{ receipt: value, choice }];
+  const own = 'index' in value && typeof value.index === 'number' ? value.index : choice;
+  return Object.values(value).flatMap((member) => receiptsIn(member, own));
 }
 
 /** What an answer says in one choice. */

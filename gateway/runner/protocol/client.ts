@@ -93,7 +93,7 @@ export class RunnerClient {
     this.#close(undefined);
   }
 
-  /** The runner's numerics id; empty before Hello. */
+  /** The runner's numerics id, from Ready on with its model; empty before Hello. */
   get numericsId(): string {
     return this.#numericsId;
   }
@@ -254,6 +254,7 @@ export class RunnerClient {
       case 'ready':
         this.#phase = 'serving';
         this.#ready = notice;
+        this.#numericsId = notice.numericsId || this.#numericsId;
         break;
       case 'failure':
         this.#phase = 'exiting';

@@ -230,6 +230,8 @@ const readyFields = reader('ready', 'Ready', {
   kvCacheType: text(64, true),
   embeddingSize: whole(0, maxEmbeddingSize),
   scoresPairs: (sent: boolean | null | undefined) => sent === true,
+  /** Of the arithmetic with this model; empty: that of Hello. */
+  numericsId: text(256),
 });
 export type Ready = ReturnType<typeof readyFields>;
 

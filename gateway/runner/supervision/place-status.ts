@@ -43,10 +43,10 @@ export class PlaceStatus {
     return this.#counters.sum();
   }
 
-  onReady({ type: _, weightsDescriptor: __, ...ready }: Ready): RunnerInfo {
+  onReady({ type: _, weightsDescriptor: __, numericsId, ...ready }: Ready): RunnerInfo {
     if (this.hello === undefined) throw new Error('A runner was ready before its Hello.');
-    const { kind, build, numericsId, sandbox } = this.hello;
-    this.info = { kind, build, numericsId, sandbox, ...ready };
+    const { kind, build, sandbox } = this.hello;
+    this.info = { kind, build, numericsId: numericsId || this.hello.numericsId, sandbox, ...ready };
     this.state = 'ready';
     this.reason = undefined;
     this.#isRefusing = false;

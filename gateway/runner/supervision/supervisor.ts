@@ -350,7 +350,7 @@ export class RunnerSupervisor {
       death,
       message: policy.reason,
       build: this.status.hello?.build,
-      numericsId: this.status.hello?.numericsId,
+      numericsId: session.client.numericsId || this.status.hello?.numericsId,
       modelIdentity: this.status.info?.modelIdentity,
     };
     const isStarted = death.exit.spawnError === undefined;

@@ -3,6 +3,7 @@ import * as assert from 'uvu/assert';
 import { withReceipts } from '../../../gateway/calls/receipts.ts';
 import { messageOf } from '../../../gateway/errors/thrown.ts';
 import type { AnswerPart } from '../../../gateway/generation/text-stream.ts';
+import { byteTokenizer } from '../../fixtures/byte-model.ts';
 import { requestOf } from '../../fixtures/supervised.ts';
 
 const test = suite('receipts');
@@ -32,7 +33,7 @@ function receipting(numChoices = 1) {
       model: { weightsHash: () => hash },
       numericsId: 'n',
       requests: Array.from({ length: numChoices }, () => requestOf([1], 9)),
-      stop: [],
+      search: { tokenizer: byteTokenizer, stop: [] },
     },
   );
   return { sink, heard, settle };

@@ -27,7 +27,7 @@ const FILES = {
   BAD: folder.write('bad.gguf', 'bad'),
   TEXT: folder.write('text.txt', '\uFEFFa\n'),
   LATIN1: folder.write('latin1.txt', Buffer.from('caf\xe9', 'latin1')),
-  OTHERS: folder.write('others.json', '[{"weights":"w","numerics":"n","version":2}]'),
+  OTHERS: folder.write('others.json', '[{"weights":"w","numerics":"n","version":1}]'),
   PROMPTS: folder.write('latin1.json', Buffer.from('["caf\xe9"]', 'latin1')),
   HALVES: folder.write('halves.json', '["\\ud83d\\ude00", "x\\udc00"]'),
   // U+FFFD in a file is a valid character, although it also replaces invalid bytes.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "cpu-runner/cpu_backend.h"
@@ -199,21 +200,40 @@ TEST_CASE("load: the factors for long texts are chosen by the context that the c
     Sequence request = sequence_of(1, count_from(1, 60), 1);
     request.top_logprobs = 5;
     CHECK_FALSE(loaded->engine->add(std::move(request)));
-    return std::pair(loaded->engine->config().max_model_len,
-                     loaded->engine->step().tokens.at(0).logprobs->top_logprobs);
+    return std::tuple(loaded->engine->config().max_model_len,
+                      loaded->engine->step().tokens.at(0).logprobs->top_logprobs, loaded->numerics_id());
   };
   const ModelConfig config = *read_config(*ModelFile::open(flags.model), "");
   const uint32_t original = config.original_context_length;
   REQUIRE(original < config.context_length);
   const uint64_t token_bytes = uint64_t{2} * config.num_layers * config.num_kv_heads * config.head_dim * 2;
-  const auto [long_context, by_long] = outcome(kMegabyte << 10, 0);
-  const auto [short_context, by_short] = outcome(kMegabyte << 10, original);
+  const auto [long_context, by_long, long_id] = outcome(kMegabyte << 10, 0);
+  const auto [short_context, by_short, short_id] = outcome(kMegabyte << 10, original);
   CHECK(long_context == config.context_length);
   CHECK(by_long != by_short);
   // A cache for a block less than the context that the model was first trained for.
-  const auto [cut_context, by_cut] = outcome((original - 32) * token_bytes, 0);
+  const auto [cut_context, by_cut, cut_id] = outcome((original - 32) * token_bytes, 0);
   CHECK(cut_context == original - 31);
   CHECK(by_cut == by_short);
+  CHECK(long_id == "i8-1-long");
+  CHECK(short_id == "i8-1-short");
+  CHECK(cut_id == "i8-1-short");
+  CHECK(std::get<2>(outcome(kMegabyte << 10, original + 1)) == "i8-1-long");
+}
+
+TEST_CASE("load: the numerics id of a model with one rope does not depend on the context") {
+  // The second one is scaled by YaRN, from a length that it was first trained for.
+  for (const char* name : {"qwen3-f32.gguf", "yarn-f32.gguf"}) {
+    for (const uint32_t max_model_len : {32u, 256u}) {
+      EngineFlags flags;
+      flags.model = golden_model_path(name);
+      flags.num_threads = 1;
+      flags.max_model_len = max_model_len;
+      const auto loaded = load(flags, *make_cpu_backend(flags.backend_options()), [](uint64_t, uint64_t) {});
+      REQUIRE(loaded.ok());
+      CHECK(loaded->numerics_id() == "i8-1");
+    }
+  }
 }
 
 TEST_CASE("memory: touched pages count, and released pages do not") {

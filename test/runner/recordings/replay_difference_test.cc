@@ -98,6 +98,12 @@ TEST_CASE("replay: another model or other arithmetic is refused") {
       replay_it(file.path, kAll, {.numerics_id = "fake-2", .model_identity = "fake model"});
   REQUIRE_FALSE(other_numerics.end.ok());
   CHECK(other_numerics.end.error().message.find("numerics id is fake-1") != std::string::npos);
+  ReplaySubject other_context = kSubject;
+  other_context.model_numerics_id = "fake-1-short";
+  const Replayed by_other_rope = replay_it(file.path, kAll, other_context);
+  REQUIRE_FALSE(by_other_rope.end.ok());
+  CHECK(by_other_rope.end.error().message.find("numerics id is fake-1-long, this one's is fake-1-short") !=
+        std::string::npos);
 }
 
 TEST_CASE("replay: vectors are compared as tokens are, and differences are reported") {

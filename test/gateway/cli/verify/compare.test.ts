@@ -1,25 +1,33 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { type Verdict, verdictOf } from '../../../../gateway/cli/verify/compare.ts';
+import { type Evidence, leftOut, type Verdict, verdictOf } from '../../../../gateway/cli/verify/compare.ts';
+import { marksOf } from '../../../../gateway/generation/control-marks.ts';
 import {
   callHash,
   canonicalCallOf,
+  RECEIPT_VERSION,
   type Receipt,
+  type StopSearch,
   tokensHash,
 } from '../../../../gateway/generation/receipt.ts';
+import type { AnswerOptions } from '../../../../gateway/generation/text-stream.ts';
+import type { CallSyntax } from '../../../../gateway/generation/tool-call-parser.ts';
+import { hermesFormat } from '../../../../gateway/prompt/tool-call-format.ts';
 import { GenerationError } from '../../../../gateway/runner/runner.ts';
-import { byteModel, EOS_ID } from '../../../fixtures/byte-model.ts';
+import { byteModel, byteTokenizer, EOS_ID, withMarks } from '../../../fixtures/byte-model.ts';
 import { ScriptedRunner, scriptedInfo } from '../../../fixtures/scripted-runner.ts';
 import { requestOf } from '../../../fixtures/supervised.ts';
 
 const test = suite('compare');
 
 const ANSWER = [...Buffer.from('Well.'), EOS_ID];
-const call = canonicalCallOf({ ...requestOf([72, 105], 9), stopIds: [EOS_ID] }, []);
+const request = { ...requestOf([72, 105], 9), stopIds: [EOS_ID] };
+const noStop = { tokenizer: byteTokenizer, stop: [] };
+const call = canonicalCallOf(request, noStop);
 
 function receiptOf(changes: Partial<Receipt> = {}): Receipt {
   return {
-    version: 1,
+    version: RECEIPT_VERSION,
     weights: `sha256:${'0'.repeat(64)}`,
     numerics: 'scripted',
     call: callHash(call),
@@ -33,10 +41,29 @@ function receiptOf(changes: Partial<Receipt> = {}): Receipt {
   };
 }
 
-async function verdict(receipt: Receipt, script: ScriptedRunner['script'] = [ANSWER]): Promise<Verdict> {
+async function verdict(
+  receipt: Receipt,
+  script: ScriptedRunner['script'] = [ANSWER],
+  evidence?: Evidence,
+  model = byteModel,
+): Promise<Verdict> {
   const runner = new ScriptedRunner();
   runner.script = script;
-  return verdictOf(receipt, { model: byteModel, info: scriptedInfo, runner }, undefined);
+  return verdictOf(receipt, { model, info: scriptedInfo, runner }, evidence);
+}
+
+/** The verdict on a receipt of an answer that ends with the stop string which ends `tokenIds`, where a runner goes on. */
+async function verdictOfStopped(
+  tokenIds: readonly number[],
+  search: StopSearch & Pick<AnswerOptions, 'tokenizer'>,
+): Promise<Verdict> {
+  const stopped = canonicalCallOf({ ...request, maxTokens: 99 }, search);
+  const receipt = receiptOf({
+    ...{ call: callHash(stopped), tokens: tokensHash(tokenIds), num_tokens: tokenIds.length },
+    ...{ stop_reason: 'stop_sequence', full: { call: stopped, token_ids: [...tokenIds] } },
+  });
+  const model = { ...byteModel, tokenizer: search.tokenizer };
+  return verdict(receipt, [[...tokenIds, 65, 66, EOS_ID]], undefined, model);
 }
 
 test('equal tokens are told with their number', async () => {
@@ -82,6 +109,51 @@ test('an answer that a time limit has ended is compared as far as it came', asyn
   });
   assert.is((await verdict(cut)).result, 'equal');
   assert.is((await verdict(cut, [[1, 2, 3, EOS_ID]])).result, 'differs');
+});
+
+test('a stop string that stands in the thinking ends no answer here, as it ended none there', async () => {
+  const thinking = { format: { begin: '<think>', end: '</think>' }, isOpen: true };
+  const said = [...Buffer.from('Hm.\n\nWell.</think>\n\nYes.\n\n')];
+  const { result, sentences } = await verdictOfStopped(said, {
+    ...{ tokenizer: byteTokenizer, stop: ['\n\n'], thinking },
+  });
+  assert.equal([result, ...sentences], ['equal', `${said.length} tokens, computed again.`]);
+});
+
+test('a stop string that has a control token of a tool call ends an answer here as it did there', async () => {
+  const tokenizer = withMarks('</tool_call>');
+  const marks = marksOf(['</tool_call>'], tokenizer);
+  const said = [...Buffer.from('{}'), byteTokenizer.vocabSize];
+  const toolCalls: CallSyntax = { format: hermesFormat, marks, kindOf: () => 'json' };
+  const { result, sentences } = await verdictOfStopped(said, { tokenizer, stop: ['call>'], toolCalls });
+  assert.equal([result, ...sentences], ['equal', '3 tokens, computed again.']);
+});
+
+test('a request that gives another call proves nothing, and a full receipt is verified without it', async () => {
+  const other = canonicalCallOf({ ...request, promptIds: [72, 111] }, noStop);
+  const evidence: Evidence = {
+    call: other,
+    options: { ...noStop, minTokens: 0 },
+    echoed: '',
+    said: { thought: '', text: 'Other.' },
+  };
+  const named = new RegExp(`does not give the call .* ${callHash(call)} in .* ${callHash(other)} here`);
+  const { full, ...hashes } = receiptOf();
+  const alone = await verdict(hashes, [], evidence);
+  assert.is(alone.result, 'unverifiable');
+  assert.match(alone.sentences.join(' '), named);
+  const both = await verdict({ ...hashes, ...(full && { full }) }, [ANSWER], evidence);
+  assert.equal([both.result, both.sentences[0]], ['unverifiable', '6 tokens, computed again.']);
+  assert.match(both.sentences[1] as string, named);
+  const changed = receiptOf({ full: { call, token_ids: ANSWER.with(2, 7) } });
+  assert.is((await verdict(changed, [ANSWER], evidence)).result, 'differs');
+});
+
+test('a request that continues a response does not say all that was called', () => {
+  const verdict = leftOut({ input: 'And?', previous_response_id: 'resp_1' });
+  assert.is(verdict?.result, 'unverifiable');
+  assert.match(verdict?.sentences[0] as string, 'previous_response_id');
+  assert.is(leftOut({ input: 'And?', previous_response_id: null }), undefined);
 });
 
 test('what nothing here can compute is not verified, and the reason has both values', async () => {

@@ -77,16 +77,24 @@ test('what is no answer is none, and what is no JSON is refused', () => {
   assert.throws(() => objectsIn('plain'), SyntaxError);
 });
 
+const receipt = (number: number) => ({ weights: 'w', numerics: 'n', number });
+
 test('receipts are found wherever they are, in their order', () => {
-  const receipt = (number: number) => ({ weights: 'w', numerics: 'n', number });
   const answer = { choices: [{ receipt: receipt(1) }, { receipt: receipt(2) }] };
-  assert.equal(receiptsIn([answer, { response: { receipt: receipt(3) } }]), [
-    receipt(1),
-    receipt(2),
-    receipt(3),
-  ]);
-  assert.equal(receiptsIn(receipt(4)), [receipt(4)]);
+  assert.equal(
+    receiptsIn([answer, { response: { receipt: receipt(3) } }]).map((found) => found.receipt),
+    [receipt(1), receipt(2), receipt(3)],
+  );
+  assert.equal(receiptsIn(receipt(4)), [{ receipt: receipt(4), choice: 0 }]);
   assert.equal(receiptsIn({ text: 'none' }), []);
+});
+
+test('receipts of a stream say of which choice they are, in whatever order the choices ended', () => {
+  const ends = [2, 0, 1].map((index) => ({ choices: [{ index, delta: {}, receipt: receipt(index) }] }));
+  assert.equal(
+    receiptsIn(objectsIn(ends.map((end) => `data: ${JSON.stringify(end)}\n\n`).join(''))),
+    [2, 0, 1].map((choice) => ({ receipt: receipt(choice), choice })),
+  );
 });
 
 test.run();

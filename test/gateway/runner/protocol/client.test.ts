@@ -34,6 +34,16 @@ client('reports hello, progress and ready in their order', () => {
   assert.equal(events, ['hello', 'progress 5', 'heartbeat 0', 'ready']);
 });
 
+client('has the numerics id of Hello until Ready has another one', () => {
+  const { say, client: connection } = connect();
+  assert.is(connection.numericsId, '');
+  say(hello);
+  assert.is(connection.numericsId, 'fake-1');
+  say({ ready: { ...ready.ready, numericsId: 'fake-1-long' } });
+  assert.is(connection.numericsId, 'fake-1-long');
+  assert.is(connectAndAsk().client.numericsId, 'fake-1', 'with a Ready that has none');
+});
+
 client('names both versions when they differ', async () => {
   const { say, closed } = connect();
   say({ hello: { protocolVersion: 999, kind: 'cpu', numericsId: 'x' } });

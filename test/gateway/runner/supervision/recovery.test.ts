@@ -134,21 +134,23 @@ for (const lie of ['index', 'id', 'vocab', 'after-end', 'garbage', 'oversize']) 
   });
 }
 
-recovery('a change of numerics is said, and the streams go on', async () => {
-  const directory = temporaryDirectory();
-  const numerics = directory.write('numerics', 'avx2');
-  const { supervisor, kill, eventsOf } = await ready(['--numerics-file', numerics, '--delay-ms', '5']);
-  const onBatch = onceAt(3, async () => {
-    directory.write('numerics', 'avx512');
-    await kill();
+for (const flag of ['--numerics-file', '--ready-numerics-file']) {
+  recovery(`a change of numerics (${flag}) is said, and the streams go on`, async () => {
+    const directory = temporaryDirectory();
+    const numerics = directory.write('numerics', 'i8-1-long');
+    const { supervisor, kill, eventsOf } = await ready([flag, numerics, '--delay-ms', '5']);
+    const onBatch = onceAt(3, async () => {
+      directory.write('numerics', 'i8-1-short');
+      await kill();
+    });
+    await collectExact(supervisor, requestOf([1], 200), { onBatch });
+    assert.equal(
+      eventsOf('numerics_changed').map(({ from, to }) => [from, to]),
+      [['i8-1-long', 'i8-1-short']],
+    );
+    assert.is(supervisor.status().info?.numericsId, 'i8-1-short');
   });
-  await collectExact(supervisor, requestOf([1], 200), { onBatch });
-  assert.equal(
-    eventsOf('numerics_changed').map(({ from, to }) => [from, to]),
-    [['avx2', 'avx512']],
-  );
-  assert.is(supervisor.status().info?.numericsId, 'avx512');
-});
+}
 
 recovery(
   'a request that kills its runner, and again when it is alone with it, is failed and refused',
