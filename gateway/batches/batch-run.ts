@@ -2,7 +2,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf } from '../errors/thrown.ts';
 import type { Caller } from '../system/caller.ts';
-import type { Clock, Timer } from '../system/clock.ts';
+import { type Clock, maxDelayMs, type Timer } from '../system/clock.ts';
 import { syncFolder } from '../system/synced-file.ts';
 import type { Log } from '../telemetry/log.ts';
 import { type BatchEndpoint, type BatchRecord, type BatchStatus, expiryMs, hasEnded } from './batch.ts';
@@ -178,7 +178,7 @@ export class BatchRun {
     const expire = (): void => {
       const leftMs = expiryMs(this.#record) - now();
       if (leftMs <= 0) this.#end();
-      else timer.current = clock.after(leftMs, expire);
+      else timer.current = clock.after(Math.min(leftMs, maxDelayMs), expire);
     };
     expire();
     try {

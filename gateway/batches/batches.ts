@@ -27,7 +27,7 @@ export interface BatchesOptions extends BatchBounds, Pick<BatchRunDeps, 'log' | 
 /** What a caller asks for; ids and times are added. */
 export type NewBatch = Pick<
   BatchRecord,
-  'id' | 'owner' | 'sharer' | 'cacheSalt' | 'endpoint' | 'inputFileId' | 'metadata'
+  'id' | 'owner' | 'sharer' | 'cacheSalt' | 'endpoint' | 'inputFileId' | 'window' | 'metadata'
 >;
 
 interface Kept {

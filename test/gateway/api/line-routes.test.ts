@@ -27,7 +27,7 @@ test('a line that names none of several models fails alone: its batch is complet
   await writer.write(Buffer.from(`${JSON.stringify(line)}\n`));
   await writer.keep();
   const batch = { ...owner, id: 'batch_a', cacheSalt: '', inputFileId: 'file-a', metadata: null };
-  await batches.create({ ...batch, endpoint: '/v1/completions' });
+  await batches.create({ ...batch, window: '24h', endpoint: '/v1/completions' });
   const now = () => batches.find([''], 'batch_a');
   await until(PATIENCE_MS, 'The end of the batch', () => now()?.status === 'completed');
   assert.equal([now()?.numCompleted, now()?.numFailed], [0, 1]);

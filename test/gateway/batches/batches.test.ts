@@ -1,8 +1,9 @@
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import * as assert from 'uvu/assert';
-import { type BatchStatus, windowMs } from '../../../gateway/batches/batch.ts';
-import { maxOpenBatches } from '../../../gateway/batches/batches.ts';
+import { type BatchStatus, windows } from '../../../gateway/batches/batch.ts';
+import { maxKeptBatches, maxOpenBatches } from '../../../gateway/batches/batches.ts';
+import type { StoredFile } from '../../../gateway/batches/file-store.ts';
 import { ANONYMOUS } from '../../../gateway/system/caller.ts';
 import { BatchWorld } from '../../fixtures/batch-world.ts';
 import { closingSuite } from '../../fixtures/closing-suite.ts';
@@ -11,6 +12,7 @@ import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 const test = closingSuite('batches');
 
+const windowMs = windows['24h'];
 const NAMES = ['a', 'b', 'c', 'd', 'e'];
 
 async function reached(world: BatchWorld, status: BatchStatus, id = 'batch_a'): Promise<void> {
@@ -202,6 +204,21 @@ test('a batch that has not ended within its window expires, with what is answere
     const { output, errors } = told(next);
     assert.is(output.length + errors.length, NAMES.length, status);
   }
+});
+
+test('a batch may have a year, in which its processes need not run', async () => {
+  const world = new BatchWorld().begin();
+  world.reply = (_, name) => (name === 'a' ? Promise.resolve({}) : never());
+  await world.create(NAMES, 'batch_a', ANONYMOUS, '365d');
+  await until(PATIENCE_MS, 'A result', () => world.batch().numCompleted === 1);
+  const next = world.copy();
+  next.clock.pass(windows['365d'] - 1);
+  next.reply = world.reply;
+  next.begin();
+  await until(PATIENCE_MS, 'Open lines', () => next.open.has('b') && next.open.has('c'));
+  next.clock.pass(1);
+  await reached(next, 'expired');
+  assert.equal(told(next), { output: ['a'], errors: REST.map((name) => `${name} batch_expired`) });
 });
 
 test('a stop leaves the batch to the next process, with its results and its jobs', async () => {
