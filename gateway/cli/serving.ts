@@ -188,6 +188,7 @@ export class Serving {
       new Audits({
         share,
         random: Math.random,
+        now: systemClock.now,
         audited: () => status()?.info,
         auditor: async (info) => {
           const loaded = loadedNow();
