@@ -18,7 +18,7 @@ export const maxOpenBatches = 256;
 export const maxKeptBatches = 1000;
 
 export interface BatchBounds extends FileBounds {
-  /** The most lines that are answered at once, of all batches together. */
+  /** The most lines that a model answers at once, of all batches together; up to twice as many for callers that come later. */
   readonly maxOpenLines: number;
   readonly maxLineBytes: number;
 }
