@@ -6,6 +6,7 @@ import type { Call, ParsedCall } from '../calls/call.ts';
 import { answerTwin } from '../calls/kept-answer.ts';
 import { type ApiError, unsupported } from '../errors/api-error.ts';
 import { JSON_TYPE, jsonText, memberOf } from '../json/json-values.ts';
+import { UnknownModelError } from '../models/model-registry.ts';
 import { cancelled } from '../runner/runner.ts';
 import { failureLog } from '../server/request-log.ts';
 import type { RouteDeps, RouteGroup } from '../server/route-group.ts';
@@ -62,6 +63,7 @@ export function lineRoutes(deps: RouteDeps, group: RouteGroup): LineRoutes {
     return c.json(group.errorAnswer(c, error).body, error.status);
   });
   return {
+    modelOf: ({ model }) => modelOf(typeof model === 'string' ? model : undefined, deps),
     parse: (bytes) => {
       if (!isUtf8(bytes)) throw new SyntaxError('a line is not UTF-8');
       return parseJson(bytes.toString());
@@ -88,13 +90,22 @@ export function lineRoutes(deps: RouteDeps, group: RouteGroup): LineRoutes {
   };
 }
 
-/**
- * Whether the line is to be sent again: a batch waits for a model, for room and for the disk, until it expires. 409: the file of the
- * model has changed since the job of the line was begun, so it is begun anew.
- */
+/** What a batch waits for until it expires, besides what is said to pass: a model that somebody mends, and the next gateway. */
+const WAITED_FOR = ['worker_unhealthy', 'journal_failed'];
+
+/** Whether the line is to be sent again. 409: the file of the model has changed since the job of the line was begun, so it is begun anew. */
 function mayPass({ code, retriable, status }: ApiError): boolean {
-  // A journal that has no room for the line, and never will have, says so.
-  return retriable || (status === 503 && code !== 'journal_full') || status === 409;
+  return retriable || WAITED_FOR.includes(code) || status === 409;
+}
+
+/** All names of one model are one name here. */
+function modelOf(name: string | undefined, { models }: RouteDeps): string {
+  try {
+    return models.expect(name).names[0] ?? '';
+  } catch (error) {
+    if (error instanceof UnknownModelError) return '';
+    throw error;
+  }
 }
 
 async function answerLine(

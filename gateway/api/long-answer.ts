@@ -58,13 +58,16 @@ export function* inPieces(
   if (gathered.length > 0) yield gathered.join('');
 }
 
+/** Each in a turn of the event loop, or later. */
+type Pieces = Iterator<string> | AsyncIterator<string>;
+
 /**
  * Makes a piece in a turn of the event loop of its own, when the client has taken the last one. onBroken: called with the error of
  * a piece that cannot be made. The client sees that the answer is incomplete, and not why. onEnd: as that of ResponseStream.
  */
 export function respondInPieces(
   stream: ResponseStream,
-  pieces: Iterator<string>,
+  pieces: Pieces,
   onBroken: (error: unknown) => void,
   onEnd: () => void,
 ): Response {
@@ -75,12 +78,12 @@ export function respondInPieces(
 
 class PieceSource implements OpenText {
   readonly #stream: ResponseStream;
-  readonly #pieces: Iterator<string>;
+  readonly #pieces: Pieces;
   readonly #onBroken: (error: unknown) => void;
   #state: 'paused' | 'open' | 'over' = 'paused';
   #isMaking = false;
 
-  constructor(stream: ResponseStream, pieces: Iterator<string>, onBroken: (error: unknown) => void) {
+  constructor(stream: ResponseStream, pieces: Pieces, onBroken: (error: unknown) => void) {
     this.#stream = stream;
     this.#pieces = pieces;
     this.#onBroken = onBroken;
@@ -99,15 +102,21 @@ class PieceSource implements OpenText {
     this.#state = 'over';
   }
 
+  get #isOver(): boolean {
+    return this.#state === 'over';
+  }
+
   async #make(): Promise<void> {
     this.#isMaking = true;
-    for (await turns.next(); this.#state === 'open'; await turns.next()) this.#next();
+    for (await turns.next(); this.#state === 'open'; await turns.next()) await this.#next();
     this.#isMaking = false;
   }
 
-  #next(): void {
+  async #next(): Promise<void> {
     try {
-      const { done, value } = this.#pieces.next();
+      const { done, value } = await this.#pieces.next();
+      // The client may have left meanwhile.
+      if (this.#isOver) return;
       if (done === true) {
         this.#state = 'over';
         this.#stream.end();

@@ -1,14 +1,22 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { messageOf } from '../errors/thrown.ts';
+import { errorCodeOf, messageOf } from '../errors/thrown.ts';
 import type { Caller } from '../system/caller.ts';
-import type { Clock, Timer } from '../system/clock.ts';
+import { type Clock, maxDelayMs, type Timer } from '../system/clock.ts';
 import { syncFolder } from '../system/synced-file.ts';
 import type { Log } from '../telemetry/log.ts';
 import { type BatchEndpoint, type BatchRecord, type BatchStatus, expiryMs, hasEnded } from './batch.ts';
 import type { FileStore, FileWriter } from './file-store.ts';
 import type { LineSlots } from './line-slots.ts';
-import { checkLines, type Line, type LineRequest, type LineRules, parseLine, readLines } from './lines.ts';
+import {
+  checkLines,
+  type Line,
+  type LineFault,
+  type LineRequest,
+  type LineRules,
+  parseLine,
+  readLines,
+} from './lines.ts';
 import { type Result, Results } from './results.ts';
 
 /**
@@ -49,6 +57,8 @@ export interface LineAnswer {
 
 /** Answers lines as their routes do. */
 export interface LineRoutes {
+  /** The name of the model that this body asks; the same name for all that name no model. */
+  modelOf(body: LineRequest['body']): string;
   /** Never rejects. */
   answer(call: LineCall): Promise<LineAnswer>;
   /** Ends the job of a line and forgets it, if there is one. */
@@ -72,8 +82,6 @@ export interface BatchRunDeps {
 }
 
 type Ending = NonNullable<BatchRecord['ending']>;
-
-const BROKEN = 'The batch cannot go on; the log of the server has the details.';
 
 /** What a line without a result says in the errors. */
 const UNANSWERED = {
@@ -139,15 +147,10 @@ export class BatchRun {
     this.#results = results;
     files.hold(this.#record.sharer, results.numBytes);
     try {
-      if (this.#record.status === 'validating') await this.#validate();
+      if (this.#record.status === 'validating') await this.#untilOver(() => this.#validate());
       if (this.#record.status === 'in_progress') await this.#answerLines(results);
       const { ending } = this.#record;
       if (ending !== undefined) await this.#finalize(results, ending);
-    } catch (error) {
-      this.#tell(error);
-      this.#end();
-      const faults = [{ code: 'internal_error', message: BROKEN, param: null, line: null }];
-      await this.#reach(['validating', 'in_progress'], 'failed', { faults });
     } finally {
       await results.close();
     }
@@ -165,8 +168,15 @@ export class BatchRun {
       this.#deps.log.error({ event: 'batch_failed', batch_id: this.#record.id, err: error });
   }
 
+  /** Resolves also if the action fails because no more lines are to be answered. */
+  async #untilOver(action: () => Promise<void>): Promise<void> {
+    await action().catch((error) => {
+      if (!this.#over.signal.aborted) throw error;
+    });
+  }
+
   async #validate(): Promise<void> {
-    const found = await this.#insist(() => checkLines(this.#inputPath, this.#rules));
+    const found = await this.#insist(() => checkLines(this.#inputPath, this.#rules), this.#over.signal);
     if (typeof found === 'number') await this.#reach(['validating'], 'in_progress', { numLines: found });
     else await this.#reach(['validating'], 'failed', { faults: [...found] });
   }
@@ -178,7 +188,7 @@ export class BatchRun {
     const expire = (): void => {
       const leftMs = expiryMs(this.#record) - now();
       if (leftMs <= 0) this.#end();
-      else timer.current = clock.after(leftMs, expire);
+      else timer.current = clock.after(Math.min(leftMs, maxDelayMs), expire);
     };
     expire();
     try {
@@ -188,38 +198,61 @@ export class BatchRun {
     }
     this.#stopped.signal.throwIfAborted();
     const isWhole = results.count('output') + results.count('error') === this.#record.numLines;
-    await this.#reach(['in_progress'], 'finalizing', { ending: isWhole ? 'completed' : 'expired' });
+    const isExpired = !isWhole && this.#over.signal.aborted;
+    await this.#reach(['in_progress'], 'finalizing', { ending: isExpired ? 'expired' : 'completed' });
   }
 
   /** Resolves when each line has its result, or when no more lines are to be answered. */
   async #answerRest(results: Results): Promise<void> {
     const open = new Set<Promise<void>>();
-    const broken: unknown[] = [];
-    for await (const line of readLines(this.#inputPath, this.#deps.maxLineBytes)) {
-      if (results.has(line.number)) continue;
-      const release = await this.#deps.slots.take(this.#record, this.#over.signal);
-      if (release === undefined) break;
-      const answered = this.#answerLine(line, results)
-        .catch((error) => {
-          if (!this.#over.signal.aborted) broken.push(error);
-          this.#end();
-        })
-        .finally(() => {
-          open.delete(answered);
-          release();
-        });
-      open.add(answered);
-    }
+    const { signal } = this.#over;
+    /** The number of the last line that was begun. */
+    let last = 0;
+    const beginAll = async (): Promise<void> => {
+      for await (const line of readLines(this.#inputPath, this.#deps.maxLineBytes)) {
+        if (line.number <= last || results.has(line.number)) continue;
+        const request = parseLine(line, this.#rules);
+        const release = await this.#placeFor(request);
+        if (release === undefined) return;
+        last = line.number;
+        const answered = this.#answerLine(line, request, results)
+          .catch((error) => {
+            // The others go on, and this one is told of in the errors.
+            if (!signal.aborted) this.#tell(error);
+          })
+          .finally(() => {
+            open.delete(answered);
+            release();
+          });
+        open.add(answered);
+      }
+    };
+    await this.#untilOver(() => this.#insist(beginAll, signal));
     await Promise.all(open);
-    if (broken.length > 0) throw broken[0];
+  }
+
+  /**
+   * Waits until the results have room, and then for a place, which is given back by what this resolves with. Resolves with undefined
+   * if no more lines are to be answered.
+   */
+  async #placeFor(request: LineRequest | LineFault): Promise<(() => void) | undefined> {
+    const { files, routes, slots } = this.#deps;
+    const model = 'code' in request ? '' : routes.modelOf(request.body);
+    await this.#insist(async () => files.requireRoom(this.#record.sharer, 1), this.#over.signal);
+    return slots.take(this.#record, model, this.#over.signal);
   }
 
   /** Resolves when the line has its result, or when no more lines are to be answered. */
-  async #answerLine(line: Line, results: Results): Promise<void> {
-    const { files, routes } = this.#deps;
+  async #answerLine(line: Line, request: LineRequest | LineFault, results: Results): Promise<void> {
+    const { routes } = this.#deps;
     const { owner, sharer, cacheSalt, endpoint } = this.#record;
-    const request = parseLine(line, this.#rules);
-    if ('code' in request) throw new Error(`line ${line.number} was valid before`);
+    // Somebody has changed the file since it was checked.
+    if ('code' in request)
+      return this.#add(results, {
+        number: line.number,
+        kind: 'error',
+        text: this.#unanswered(line, request),
+      });
     const jobId = this.#jobIdOf(line);
     const { signal } = this.#over;
     const call = { owner, sharer, cacheSalt, endpoint, jobId, body: request.body, signal };
@@ -231,15 +264,15 @@ export class BatchRun {
         await this.#wait(Math.min(retryMs, answer.retryAfterMs));
         continue;
       }
-      const result = this.#resultOf(line, request, answer);
-      const add = async (): Promise<void> => {
-        files.requireRoom(sharer, Results.bytesOf(result));
-        await results.add(result);
-      };
-      await this.#insist(add, signal);
-      files.hold(sharer, Results.bytesOf(result));
+      await this.#add(results, this.#resultOf(line, request, answer));
       return this.#insist(() => routes.forget(call), signal);
     }
+  }
+
+  /** There was room when the line was begun: what is computed is kept. */
+  async #add(results: Results, result: Result): Promise<void> {
+    await this.#insist(() => results.add(result), this.#over.signal);
+    this.#deps.files.hold(this.#record.sharer, Results.bytesOf(result));
   }
 
   #resultOf({ number }: Line, { custom_id }: LineRequest, answer: LineAnswer): Result {
@@ -258,6 +291,13 @@ export class BatchRun {
     return `{"id":${id},"custom_id":${JSON.stringify(customId)},"response":${response},"error":${error}}`;
   }
 
+  /** What a line without an answer says in the errors. */
+  #unanswered(line: Line, { code, message }: Pick<LineFault, 'code' | 'message'>): string {
+    const request = parseLine(line, this.#rules);
+    const customId = 'code' in request ? '' : request.custom_id;
+    return this.#textOf(line.number, customId, 'null', JSON.stringify({ code, message }));
+  }
+
   /** Writes output and errors, in the order of the input. */
   async #finalize(results: Results, ending: Ending): Promise<void> {
     const files = await this.#insist(() => this.#writeFiles(results, ending));
@@ -265,14 +305,12 @@ export class BatchRun {
   }
 
   async #writeFiles(results: Results, ending: Ending): Promise<Partial<BatchRecord>> {
-    const { owner, numLines } = this.#record;
+    const { owner } = this.#record;
     const output = new Later(() => this.#begin('output'));
     const errors = new Later(() => this.#begin('errors'));
     const [code, message] = UNANSWERED[ending];
-    // A batch that was cancelled before its lines were counted has none.
-    const lines = numLines === 0 ? [] : readLines(this.#inputPath, this.#deps.maxLineBytes);
     try {
-      for await (const line of lines) {
+      for await (const line of this.#finalLines(results)) {
         this.#stopped.signal.throwIfAborted();
         // The job of a line that has no result, or one that a death has left.
         await this.#deps.routes.forget({ owner, jobId: this.#jobIdOf(line) });
@@ -281,9 +319,7 @@ export class BatchRun {
           await (result.kind === 'output' ? output : errors).write(result.text);
           continue;
         }
-        const request = parseLine(line, this.#rules);
-        const customId = 'code' in request ? '' : request.custom_id;
-        await errors.write(this.#textOf(line.number, customId, 'null', JSON.stringify({ code, message })));
+        await errors.write(this.#unanswered(line, { code, message }));
       }
       const [outputFileId, errorFileId] = [await output.keep(), await errors.keep()];
       return { outputFileId, errorFileId, numCompleted: output.numLines, numFailed: errors.numLines };
@@ -291,6 +327,18 @@ export class BatchRun {
       await output.discard();
       await errors.discard();
       throw error;
+    }
+  }
+
+  /** The lines of the input. If it is gone, those that have a result. */
+  async *#finalLines(results: Results): AsyncGenerator<Line> {
+    // A batch that was cancelled before its lines were counted has none.
+    if (this.#record.numLines === 0) return;
+    try {
+      yield* readLines(this.#inputPath, this.#deps.maxLineBytes);
+    } catch (error) {
+      if (errorCodeOf(error) !== 'ENOENT') throw error;
+      for (const number of results.numbers) yield { number, bytes: Buffer.alloc(0), isLong: false };
     }
   }
 

@@ -2,6 +2,7 @@ import { rmSync } from 'node:fs';
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ApiError } from '../errors/api-error.ts';
+import { messageOf } from '../errors/thrown.ts';
 import { SharedLimit } from '../system/fair-shares.ts';
 import { replaceFile, syncFolder } from '../system/synced-file.ts';
 import type { BatchFigures } from '../telemetry/metrics.ts';
@@ -17,7 +18,7 @@ export const maxOpenBatches = 256;
 export const maxKeptBatches = 1000;
 
 export interface BatchBounds extends FileBounds {
-  /** The most lines that are answered at once, of all batches together. */
+  /** The most lines that a model answers at once, of all batches together; up to twice as many for callers that come later. */
   readonly maxOpenLines: number;
   readonly maxLineBytes: number;
 }
@@ -27,7 +28,7 @@ export interface BatchesOptions extends BatchBounds, Pick<BatchRunDeps, 'log' | 
 /** What a caller asks for; ids and times are added. */
 export type NewBatch = Pick<
   BatchRecord,
-  'id' | 'owner' | 'sharer' | 'cacheSalt' | 'endpoint' | 'inputFileId' | 'metadata'
+  'id' | 'owner' | 'sharer' | 'cacheSalt' | 'endpoint' | 'inputFileId' | 'window' | 'metadata'
 >;
 
 interface Kept {
@@ -138,7 +139,7 @@ export class Batches {
       throw error;
     }
     this.#run(record);
-    for (const each of ended) if (hasEnded(each)) await this.#forget(each);
+    for (const each of ended) if (hasEnded(each)) void this.#forget(each);
     return record;
   }
 
@@ -178,10 +179,16 @@ export class Batches {
     return replaceFile(this.#pathOf(record), JSON.stringify(record));
   }
 
+  /** If the disk refuses, the next process finds the record, and forgets it in its turn. */
   async #forget(record: BatchRecord): Promise<void> {
     this.#batches.delete(record.id);
-    await rm(this.#pathOf(record), { force: true });
-    await syncFolder(this.#mustBeOpen().folder);
+    try {
+      await rm(this.#pathOf(record), { force: true });
+      await syncFolder(this.#mustBeOpen().folder);
+    } catch (error) {
+      const msg = `The record of an old batch cannot be removed: ${messageOf(error)}`;
+      this.#options.log.warn({ event: 'batch_not_forgotten', batch_id: record.id, msg });
+    }
   }
 
   #pathOf({ id }: BatchRecord): string {

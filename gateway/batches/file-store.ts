@@ -97,6 +97,10 @@ export class FileStore {
     return join(this.#folder, id + CONTENT);
   }
 
+  #recordPathOf({ id }: Pick<StoredFile, 'id'>): string {
+    return join(this.#folder, id + RECORD);
+  }
+
   /** Begins a file, or one again that a death has cut off. Throws an ApiError if there are too many. */
   async begin(file: NewFile): Promise<FileWriter> {
     if (!this.#count.hasRoom(file.sharer, 1))
@@ -114,7 +118,7 @@ export class FileStore {
   /** Keeps a file whose content is on the disk. Its room is held. */
   async keep(file: NewFile, bytes: number): Promise<StoredFile> {
     const kept = { ...file, bytes, createdMs: this.#now() };
-    await replaceFile(join(this.#folder, file.id + RECORD), JSON.stringify(kept));
+    await replaceFile(this.#recordPathOf(file), JSON.stringify(kept));
     this.#files.set(file.id, kept);
     return kept;
   }
@@ -122,12 +126,14 @@ export class FileStore {
   async discard(file: NewFile, bytes: number): Promise<void> {
     this.release(file.sharer, bytes);
     this.#count.release(file.sharer, 1);
+    // It is there if the disk refused what comes after its writing.
+    await rm(this.#recordPathOf(file), { force: true });
     await rm(this.pathOf(file), { force: true });
   }
 
   async delete(file: StoredFile): Promise<void> {
     if (!this.#files.delete(file.id)) return;
-    await rm(join(this.#folder, file.id + RECORD), { force: true });
+    await rm(this.#recordPathOf(file), { force: true });
     await syncFolder(this.#folder);
     await this.discard(file, file.bytes);
   }

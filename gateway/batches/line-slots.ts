@@ -1,53 +1,73 @@
-import { FairQueue, type QueueItem } from '../system/fair-shares.ts';
+import { FairQueue, type QueueItem, SharedLimit } from '../system/fair-shares.ts';
 import type { BatchRecord } from './batch.ts';
 
 interface Waiting extends QueueItem {
   readonly go: () => void;
 }
 
-/** The places of lines that are answered at once. Callers take turns; of one caller's batches the oldest goes first. */
-export class LineSlots {
-  readonly #queue: FairQueue<Waiting>;
-  #numFree: number;
+interface Slots {
+  readonly queue: FairQueue<Waiting>;
+  readonly held: SharedLimit;
+}
 
-  /** maxBatches: the most that wait. */
+/**
+ * The places of lines that are answered at once, of each model by itself: lines of a model that cannot be loaded, or that others keep
+ * busy, take no place from those of another one. Callers take turns; of one caller's batches the oldest goes first. A caller whose
+ * lines wait, for whatever reason, leaves the others their shares.
+ */
+export class LineSlots {
+  readonly #numSlots: number;
+  readonly #maxBatches: number;
+  /** Of models that have lines. */
+  readonly #byModel = new Map<string, Slots>();
+
+  /** numSlots: of each model. maxBatches: the most that wait. */
   constructor(numSlots: number, maxBatches: number) {
-    this.#numFree = numSlots;
-    this.#queue = new FairQueue(maxBatches);
+    this.#numSlots = numSlots;
+    this.#maxBatches = maxBatches;
   }
 
   /** Resolves with what gives the place back; with undefined if the signal aborts first. */
   take(
     { sharer, createdMs }: Pick<BatchRecord, 'sharer' | 'createdMs'>,
+    model: string,
     signal: AbortSignal,
   ): Promise<(() => void) | undefined> {
     if (signal.aborted) return Promise.resolve(undefined);
+    const { queue, held } = this.#of(model);
     return new Promise((resolve) => {
       const leave = (): void => {
-        this.#queue.delete(waiting);
+        queue.delete(waiting);
+        this.#give(model);
         resolve(undefined);
       };
       const go = (): void => {
         signal.removeEventListener('abort', leave);
-        resolve(() => this.#release());
+        held.hold(sharer, 1);
+        resolve(() => {
+          held.release(sharer, 1);
+          this.#give(model);
+        });
       };
       const waiting = { caller: sharer, priority: 0, cost: 1, go };
-      this.#queue.add(waiting, createdMs);
+      queue.add(waiting, createdMs);
       signal.addEventListener('abort', leave, { once: true });
-      this.#give();
+      this.#give(model);
     });
   }
 
-  #release(): void {
-    this.#numFree += 1;
-    this.#give();
+  #of(model: string): Slots {
+    const found = this.#byModel.get(model);
+    if (found !== undefined) return found;
+    const slots = { queue: new FairQueue<Waiting>(this.#maxBatches), held: new SharedLimit(this.#numSlots) };
+    this.#byModel.set(model, slots);
+    return slots;
   }
 
-  #give(): void {
-    if (this.#numFree === 0) return;
-    const next = this.#queue.take();
-    if (next === undefined) return;
-    this.#numFree -= 1;
-    next.go();
+  #give(model: string): void {
+    const { queue, held } = this.#of(model);
+    const fits = ({ caller }: Waiting): boolean => held.hasRoom(caller, 1);
+    for (let next = queue.take({ fits }); next !== undefined; next = queue.take({ fits })) next.go();
+    if (queue.size === 0 && held.total === 0) this.#byModel.delete(model);
   }
 }

@@ -120,7 +120,7 @@ export class Gateway {
       onCrash: (crash, model) => this.#crashes.add(crash, model),
       onDiffers: (reason, runner) => this.#crashes.addDifference(reason, runner),
       observers: tracing === undefined ? [] : [tracing],
-      onTurnOver: (model) => this.#jobs.endTurn(model),
+      onTurnOver: (model, isInBackground) => this.#jobs.endTurn(model, isInBackground),
     });
     if (tracing !== undefined) this.#serving.metrics.showTraces(tracing.outbox.figures);
     this.models = this.#serving.models;

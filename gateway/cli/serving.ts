@@ -35,8 +35,8 @@ interface ServingEvents {
   onCrash(crash: RunnerCrash, model?: string): void;
   /** An audit has found an answer of this runner that differs. */
   onDiffers(reason: string, runner: RunnerStatus): void;
-  /** The model waits for the end of its requests, to be unloaded. */
-  onTurnOver(model: ServedModel): void;
+  /** The model waits for the end of its requests, or of those in the background, to be unloaded. */
+  onTurnOver(model: ServedModel, isInBackground: boolean): void;
   /** An event of a runner of the default model. */
   onEvent(event: RunnerEvent): void;
   /** Of the requests to all models, besides what times and counts them. */
@@ -71,7 +71,7 @@ export class Serving {
       budgetBytes: config['memory-budget-bytes'],
       keepAliveMs: config['model-keep-alive-sec'] * 1000,
       timeSliceMs: config['time-slice'] && config['time-slice'] * 1000,
-      onTurnOver: (model) => events.onTurnOver(model),
+      onTurnOver: (model, isInBackground) => events.onTurnOver(model, isInBackground),
       onUnload: ({ path }, reason) => events.log.info({ event: 'model_unloaded', model: path, reason }),
     });
     this.#auditor = config['audit-share'] === 0 ? undefined : new Auditor(config, runnerLog(events.log));
@@ -188,6 +188,7 @@ export class Serving {
       new Audits({
         share,
         random: Math.random,
+        now: systemClock.now,
         audited: () => status()?.info,
         auditor: async (info) => {
           const loaded = loadedNow();

@@ -248,7 +248,7 @@ export const serveSettings = {
       ),
     'batch-open-lines': whole(1, RUNNER_LIMITS.requests)
       .or(32)
-      .help('Maximum lines of all batches that are answered at once'),
+      .help('Maximum lines of batches that a model answers at once'),
   }),
   ...inGroup('Logging and debugging', {
     'crash-reports-dir': text('FOLDER')

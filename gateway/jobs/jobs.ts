@@ -403,9 +403,9 @@ export class Jobs {
     return numChanged;
   }
 
-  /** The model leaves, since its time slice is over. Its jobs wait for the next one, in which they go on. */
-  endTurn(served: ServedModel): void {
-    this.#turns.end(served);
+  /** The model leaves, since its time slice is over. Its jobs, or those in the background, wait for the next one, in which they go on. */
+  endTurn(served: ServedModel, isInBackground = false): void {
+    this.#turns.end(served, isInBackground);
   }
 
   #jobsOf(served: ServedModel): DurableJob[] {

@@ -4,7 +4,7 @@
  */
 import { cancelled, GenerationError } from '../runner/runner.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
-import type { Caller } from '../system/caller.ts';
+import { type Caller, isInBackground } from '../system/caller.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
 import { SharedLimit } from '../system/fair-shares.ts';
 
@@ -32,11 +32,12 @@ export interface Waiter {
 export class AdmissionGate {
   readonly #options: AdmissionGateOptions;
   readonly #clock: Clock;
-  /** Functions that let the waiting requests in, in the order of their arrival. */
-  readonly #waiting = new Set<() => void>();
+  /** Functions that let the waiting requests in, in the order of their arrival, with their callers. */
+  readonly #waiting = new Map<() => void, Caller>();
   readonly #limit: SharedLimit;
   #isClosed = false;
   #numInside = 0;
+  #numInsideInBackground = 0;
   #emptied: (() => void)[] = [];
 
   constructor(options: AdmissionGateOptions) {
@@ -53,9 +54,18 @@ export class AdmissionGate {
     return this.#waiting.size;
   }
 
+  /** Whether a request waits that is not in the background. */
+  get isUrgent(): boolean {
+    return [...this.#waiting.values()].some((caller) => !isInBackground(caller));
+  }
+
   /** Requests that were let in and are not prepared yet. */
   get numInside(): number {
     return this.#numInside;
+  }
+
+  get numInsideInBackground(): number {
+    return this.#numInsideInBackground;
   }
 
   /**
@@ -75,8 +85,10 @@ export class AdmissionGate {
       if (error instanceof GenerationError) this.#options.onRefused(error);
       throw error;
     }
-    this.#numInside++;
-    return () => this.#leave();
+    const background = isInBackground(waiter.caller) ? 1 : 0;
+    this.#numInside += 1;
+    this.#numInsideInBackground += background;
+    return () => this.#leave(background);
   }
 
   close(): void {
@@ -85,7 +97,7 @@ export class AdmissionGate {
 
   open(): void {
     this.#isClosed = false;
-    for (const letIn of this.#waiting) letIn();
+    for (const letIn of this.#waiting.keys()) letIn();
   }
 
   emptied(): Promise<void> {
@@ -93,8 +105,9 @@ export class AdmissionGate {
     return new Promise((resolve) => this.#emptied.push(resolve));
   }
 
-  #leave(): void {
-    this.#numInside--;
+  #leave(background: number): void {
+    this.#numInside -= 1;
+    this.#numInsideInBackground -= background;
     if (this.#numInside > 0) return;
     for (const resolve of this.#emptied.splice(0)) resolve();
   }
@@ -129,7 +142,7 @@ export class AdmissionGate {
         giveUp(new GenerationError('TIMEOUT', message, { retriable: true }));
       };
       const timer = this.#clock.after(Math.max(0, untilMs - this.#clock.now()), onTimeUp);
-      this.#waiting.add(letIn);
+      this.#waiting.set(letIn, caller);
       this.#limit.hold(caller, 1);
       if (signal.aborted) onGone();
       else signal.addEventListener('abort', onGone, { once: true });

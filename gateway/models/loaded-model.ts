@@ -37,7 +37,7 @@ export const maxRunnersOfOtherFiles = 3;
 /** A loaded model as its lifecycle needs it. */
 export interface Loaded
   extends Pick<LoadedModel, 'model' | 'slot' | 'slotOf' | 'settle' | 'replace' | 'status' | 'stop'> {
-  readonly pool: Pick<RunnerPool, 'start' | 'whenIdle' | 'failOpen'> & Runner;
+  readonly pool: Pick<RunnerPool, 'start' | 'whenIdle' | 'failOpen' | 'numOpenInBackground'> & Runner;
 }
 
 export class LoadedModel {

@@ -8,6 +8,8 @@ export interface Resident {
   readonly lastUsedMs: number;
   /** It is being loaded or has requests, so its memory is free only when they are done. */
   readonly isBusy: boolean;
+  /** All these requests are in the background: it leaves as one that nobody uses. */
+  readonly isYielding: boolean;
   /** It is being unloaded, or will be when its requests are done. */
   readonly isLeaving: boolean;
   readonly isPinned: boolean;
@@ -24,7 +26,8 @@ export interface Wanted {
 export type Room<R extends Resident> = string | readonly R[];
 
 /**
- * Decides what must be unloaded so that the model fits: first models that are leaving anyway, then idle ones, then busy ones;
+ * Decides what must be unloaded so that the model fits: first models that are leaving anyway, then idle and yielding ones, then busy
+ * ones;
  * within each group, the least recently used first. Models that need not leave are left out. Returns a sentence with figures
  * if even all of them are not enough.
  */
@@ -69,7 +72,7 @@ export function idleFor<R extends Resident>(
 function inOrderOfLeaving(one: Resident, other: Resident): number {
   return (
     Number(other.isLeaving) - Number(one.isLeaving) ||
-    Number(one.isBusy) - Number(other.isBusy) ||
+    Number(one.isBusy && !one.isYielding) - Number(other.isBusy && !other.isYielding) ||
     one.lastUsedMs - other.lastUsedMs
   );
 }

@@ -47,6 +47,14 @@ export interface MemoryNeed {
   readonly cache?: CacheSize | undefined;
 }
 
+/** A model that takes memory, for its loader. */
+export interface LoadedResident extends Resident {
+  readonly kind: string;
+  /** lastUsedMs without uses in the background. */
+  readonly lastUrgentMs: number;
+  readonly servesSinceMs: number;
+}
+
 export interface LoadedHooks {
   readonly onServed: (info: RunnerInfo) => void;
   readonly onEvent: (event: RunnerEvent) => void;
@@ -121,6 +129,8 @@ export class ModelLifecycle implements Runner {
   /** RunnerInfo.modelIdentity of the file for which the need was determined. */
   #measured: string | undefined;
   #lastUsedMs: number;
+  /** The same, leaving out what is in the background. */
+  #lastUrgentMs = Number.NEGATIVE_INFINITY;
   #isUnloadRequested = false;
   /** Since its last load, by the clock; infinite while that goes on. */
   #servesSinceMs = Number.POSITIVE_INFINITY;
@@ -167,7 +177,7 @@ export class ModelLifecycle implements Runner {
   }
 
   /** How the model uses memory; undefined while it takes none. */
-  get resident(): (Resident & { readonly kind: string; readonly servesSinceMs: number }) | undefined {
+  get resident(): LoadedResident | undefined {
     const { holdsMemory = this.#loads.current !== undefined } = phaseFacts[this.#phase];
     if (this.#need === undefined || !holdsMemory) return undefined;
     const { kind, bytes } = this.#need;
@@ -175,6 +185,8 @@ export class ModelLifecycle implements Runner {
       ...{ name: this.name, kind, bytes, lastUsedMs: this.#lastUsedMs, isPinned: this.isPinned },
       isUnloadRequested: this.#isUnloadRequested,
       isBusy: this.#isBusy,
+      isYielding: this.#isYielding,
+      lastUrgentMs: this.#lastUrgentMs,
       servesSinceMs: this.#servesSinceMs,
       isLeaving: this.#phase !== 'loading' && this.#phase !== 'serving' && this.#phase !== 'replacing',
     };
@@ -187,6 +199,13 @@ export class ModelLifecycle implements Runner {
 
   get #isBusy(): boolean {
     return this.#phase === 'loading' || this.#phase === 'replacing' || this.#numUsers > 0;
+  }
+
+  get #isYielding(): boolean {
+    const isServing = this.#phase === 'serving' || this.#phase === 'leaving';
+    const { numInsideInBackground } = this.gate;
+    const { numOpenInBackground = 0 } = this.#loads.current?.pool ?? {};
+    return isServing && this.#numUsers > 0 && this.#numUsers === numInsideInBackground + numOpenInBackground;
   }
 
   /** Requests that are being prepared, or are with the runners. */
@@ -209,10 +228,16 @@ export class ModelLifecycle implements Runner {
     else this.requestLoad();
   }
 
-  /** Starts to load the model if it is not loaded. Requests that enter the gate then wait for it. */
-  requestLoad(): void {
-    this.#lastUsedMs = this.#clock.now();
+  /**
+   * Starts to load the model if it is not loaded. Requests that enter the gate then wait for it. isUrgent: for a request that is not
+   * in the background.
+   */
+  requestLoad(isUrgent = true): void {
+    this.#onUse(isUrgent);
     this.#isUnloadRequested = false;
+    // The request is at the gate then, as the first urgent one.
+    if (isUrgent && this.#phase === 'queued' && !this.gate.isUrgent)
+      queueMicrotask(() => this.#shared?.loader.onChange());
     const isWanted =
       this.#phase === 'unloaded' ||
       (this.#phase === 'failed' && this.#loads.current === undefined && this.#retryInMs <= 0);
@@ -220,6 +245,11 @@ export class ModelLifecycle implements Runner {
     this.#phase = 'queued';
     this.gate.close();
     void this.#shared?.loader.enqueue(this, this.#shared.memoryNeed());
+  }
+
+  #onUse(isUrgent: boolean): void {
+    this.#lastUsedMs = this.#clock.now();
+    if (isUrgent) this.#lastUrgentMs = this.#lastUsedMs;
   }
 
   /**
@@ -239,7 +269,7 @@ export class ModelLifecycle implements Runner {
 
   /** The model with its tokenizer, read without a runner; undefined if it cannot be read, or only together with its runner. */
   async read(): Promise<Model | undefined> {
-    this.#lastUsedMs = this.#clock.now();
+    this.#onUse(true);
     // The runners of a model that is alone read it at once, and they must agree with what is read.
     const waitsForRunner = this.#shared === undefined || this.#phase === 'stopped';
     if (this.model !== undefined || waitsForRunner) return this.model;
@@ -256,7 +286,8 @@ export class ModelLifecycle implements Runner {
   /** Called at intervals. Marks a busy model as used now, and closes what was read without a runner and is no longer used. */
   look(keepAliveMs: number): void {
     const nowMs = this.#clock.now();
-    if (this.#isBusy) this.#lastUsedMs = nowMs;
+    const isUrgent = this.#phase === 'loading' ? this.gate.isUrgent : !this.#isYielding;
+    if (this.#isBusy) this.#onUse(isUrgent);
     if (this.#loads.current === undefined && nowMs - this.#lastUsedMs >= keepAliveMs) this.#slot.close();
   }
 
@@ -322,7 +353,7 @@ export class ModelLifecycle implements Runner {
       if (this.#phase !== 'unloading') return;
       this.#phase = 'unloaded';
       this.#shared?.loader.onChange();
-      if (this.gate.numWaiting > 0) this.requestLoad();
+      if (this.gate.numWaiting > 0) this.requestLoad(this.gate.isUrgent);
     });
     return true;
   }
@@ -466,7 +497,7 @@ export class ModelLifecycle implements Runner {
     this.#measured = info.modelIdentity;
     if (isAnotherFile) void this.#measureAgain();
     if (this.#phase !== 'loading') return;
-    this.#lastUsedMs = this.#clock.now();
+    this.#onUse(this.gate.isUrgent);
     this.#servesSinceMs = this.#clock.now();
     this.#serve();
   }

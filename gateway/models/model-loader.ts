@@ -2,14 +2,18 @@
  * Decides which of several models are in memory. It loads what is asked for, in that order, and unloads the models that were
  * least recently used to make room. No stream is cut for another model: a model in use is unloaded when its requests are
  * done, and takes no new ones until it is loaded again. With time slices it goes on serving until its slice is over, and leaves
- * then.
+ * then. Requests in the background, the lines of batches, get no memory that others use: they wait until a model has not been used
+ * by others for a while, and their jobs leave a model at once when others wait for its memory.
  */
 import { type Clock, systemClock, type Timer } from '../system/clock.ts';
 import { idleFor, roomFor } from './memory-budget.ts';
-import type { MemoryNeed, ModelLifecycle } from './model-lifecycle.ts';
+import type { LoadedResident, MemoryNeed, ModelLifecycle } from './model-lifecycle.ts';
 
 /** How often the loader looks for models that nobody uses. */
 export const lookMs = 1000;
+
+/** For this long after its last use a model is not unloaded for requests in the background. */
+export const urgentMs = 30_000;
 
 /** memory: for another model. turn: the same, after its time slice. idle: nobody used it. asked: a client asked for it. */
 export type UnloadReason = 'memory' | 'turn' | 'idle' | 'asked';
@@ -22,8 +26,11 @@ export interface ModelLoaderOptions {
   /** How long a model in use may serve on while another one waits for its memory; undefined: it leaves after its requests. */
   readonly timeSliceMs?: number | undefined;
   readonly onUnload?: (model: ModelLifecycle, reason: UnloadReason) => void;
-  /** The time slice of a model in use is over, and it waits for the end of its requests. */
-  readonly onTurnOver?: (model: ModelLifecycle) => void;
+  /**
+   * The time slice of a model in use is over, and it waits for the end of its requests. isInBackground: the time of those in the
+   * background is over, and not that of the others.
+   */
+  readonly onTurnOver?: (model: ModelLifecycle, isInBackground: boolean) => void;
   readonly clock?: Clock;
 }
 
@@ -32,7 +39,7 @@ interface Queued {
   readonly need: MemoryNeed;
 }
 
-type PlacedResident = NonNullable<ModelLifecycle['resident']> & { readonly model: ModelLifecycle };
+type PlacedResident = LoadedResident & { readonly model: ModelLifecycle };
 
 /** The models' Loader. */
 export class ModelLoader {
@@ -84,17 +91,25 @@ export class ModelLoader {
     this.#queued = this.#queued.filter(({ model }) => model.isQueued);
     const earlier: MemoryNeed[] = [];
     let turnLeftMs = Number.POSITIVE_INFINITY;
-    for (const queued of [...this.#queued]) {
+    for (const queued of this.#inOrder()) {
       const leftMs = this.#place(
         queued,
         earlier.filter(({ kind }) => kind === queued.need.kind),
       );
       turnLeftMs = Math.min(turnLeftMs, leftMs ?? turnLeftMs);
-      if (this.#queued.includes(queued)) earlier.push(queued.need);
+      // The background reserves nothing while it waits for others to be done.
+      const isReserving = leftMs === undefined || queued.model.gate.isUrgent;
+      if (isReserving && this.#queued.includes(queued)) earlier.push(queued.need);
     }
     this.#turn?.cancel();
     if (turnLeftMs < Number.POSITIVE_INFINITY)
       this.#turn = this.#clock.after(turnLeftMs, () => this.onChange());
+  }
+
+  /** Those that only the background waits for come last, however long they have waited. */
+  #inOrder(): readonly Queued[] {
+    const isUrgent = ({ model }: Queued): boolean => model.gate.isUrgent;
+    return [...this.#queued.filter(isUrgent), ...this.#queued.filter((queued) => !isUrgent(queued))];
   }
 
   async stop(drainMs: number): Promise<void> {
@@ -111,16 +126,20 @@ export class ModelLoader {
    */
   #place(queued: Queued, earlier: readonly MemoryNeed[]): number | undefined {
     const { model, need } = queued;
-    const residents = this.#residents().filter(({ kind }) => kind === need.kind);
+    const residents = this.#ranked().filter(({ kind }) => kind === need.kind);
+    const { isUrgent } = model.gate;
     const room = roomFor({ name: model.name, bytes: need.bytes }, this.#budgetOf(need), residents);
     if (typeof room !== 'string' && room.length > 0) {
-      const leftMs = Math.max(...room.map((resident) => this.#turnLeftMs(resident)));
+      const leftMs = Math.max(...room.map((resident) => this.#turnLeftMs(resident, isUrgent)));
       if (leftMs > 0) {
         for (const { model: other, isBusy } of room) if (isBusy) void this.#awaitUnused(other);
         return leftMs;
       }
-      const reason = this.#options.timeSliceMs === undefined ? 'memory' : 'turn';
-      for (const { model: other, isBusy } of room) this.#unload(other, isBusy, isBusy ? reason : 'memory');
+      for (const { model: other, isBusy, isYielding } of room) {
+        const isTurnOver = isBusy && this.#options.timeSliceMs !== undefined && !(isUrgent && isYielding);
+        this.#unload(other, isBusy, isTurnOver ? 'turn' : 'memory');
+        if (isUrgent && other.isLeaving) this.#options.onTurnOver?.(other, true);
+      }
       return undefined;
     }
     const staying = [...residents.filter(({ isLeaving }) => !isLeaving), ...earlier];
@@ -135,11 +154,18 @@ export class ModelLoader {
     return undefined;
   }
 
-  /** How long the model may serve on although another one waits for its memory. */
-  #turnLeftMs({ isBusy, isLeaving, servesSinceMs }: PlacedResident): number {
+  /** How long the model may serve on although another one waits for its memory. isUrgent: not only in the background. */
+  #turnLeftMs(
+    { isBusy, isYielding, isLeaving, lastUrgentMs, servesSinceMs }: PlacedResident,
+    isUrgent: boolean,
+  ): number {
     const { timeSliceMs } = this.#options;
-    if (timeSliceMs === undefined || !isBusy || isLeaving) return 0;
-    return servesSinceMs + timeSliceMs - this.#clock.now();
+    if (isLeaving) return 0;
+    const nowMs = this.#clock.now();
+    const isInUse = isBusy && !isYielding;
+    const urgentLeftMs = isUrgent ? 0 : (isInUse ? nowMs : lastUrgentMs) + urgentMs - nowMs;
+    if (timeSliceMs === undefined || !isBusy || (isUrgent && isYielding)) return Math.max(0, urgentLeftMs);
+    return Math.max(urgentLeftMs, servesSinceMs + timeSliceMs - nowMs);
   }
 
   async #awaitUnused(model: ModelLifecycle): Promise<void> {
@@ -158,7 +184,7 @@ export class ModelLoader {
    */
   #keepBudgets(): void {
     for (const [kind, budgetBytes] of this.#budgets) {
-      const residents = this.#residents().filter((resident) => resident.kind === kind);
+      const residents = this.#ranked().filter((resident) => resident.kind === kind);
       const leaving = roomFor({ name: '', bytes: 0 }, budgetBytes, residents);
       // A sentence means that pinned models alone take more than the budget. They stay.
       if (typeof leaving === 'string') continue;
@@ -169,10 +195,19 @@ export class ModelLoader {
   #residents(): PlacedResident[] {
     return [...this.#models].flatMap((model) => {
       const { resident } = model;
-      if (resident === undefined) return [];
+      return resident === undefined ? [] : [{ ...resident, model }];
+    });
+  }
+
+  /** The same, last used as counts for the order in which they leave. A use in the background counts as one of a while ago. */
+  #ranked(): PlacedResident[] {
+    return this.#residents().map((resident) => {
+      const { isBusy, isYielding, lastUsedMs, lastUrgentMs, servesSinceMs } = resident;
       // With time slices, of the models in use the one that has served for longest leaves first.
-      const isByTurns = resident.isBusy && this.#options.timeSliceMs !== undefined;
-      return [{ ...resident, ...(isByTurns && { lastUsedMs: resident.servesSinceMs }), model }];
+      const isByTurns = isBusy && this.#options.timeSliceMs !== undefined;
+      if (isByTurns && !isYielding) return { ...resident, lastUsedMs: servesSinceMs };
+      const usedMs = Math.min(lastUsedMs - urgentMs, isByTurns ? servesSinceMs : Number.POSITIVE_INFINITY);
+      return { ...resident, lastUsedMs: Math.max(lastUrgentMs, usedMs) };
     });
   }
 
@@ -180,7 +215,7 @@ export class ModelLoader {
     const isBegun = isBusy ? model.drain() : model.unload();
     if (!isBegun) return;
     this.#options.onUnload?.(model, reason);
-    if (reason === 'turn') this.#options.onTurnOver?.(model);
+    if (reason === 'turn') this.#options.onTurnOver?.(model, false);
   }
 
   #budgetOf({ kind, availableBytes }: MemoryNeed): number {

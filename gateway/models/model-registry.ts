@@ -1,4 +1,5 @@
 import type { RunnerInfo, RunnerStatus } from '../runner/runner.ts';
+import { isInBackground } from '../system/caller.ts';
 import type { Waiter } from './admission-gate.ts';
 import type { ModelLifecycle } from './model-lifecycle.ts';
 
@@ -95,7 +96,7 @@ export class ModelRegistry {
    */
   async acquire(name: string | undefined, waiter: Waiter): Promise<AcquiredModel> {
     const served = this.expect(name);
-    served.requestLoad();
+    served.requestLoad(!isInBackground(waiter.caller));
     const release = await served.gate.enter(waiter);
     return { served, release };
   }

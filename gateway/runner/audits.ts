@@ -10,6 +10,10 @@ import type { GenerateRequest, Runner, RunnerInfo, TokenBatch } from './runner.t
 /** The most answers that wait for their audit; more than these are skipped. */
 export const MAX_WAITING_AUDITS = 16;
 
+/** For so long no auditor is started after one could not be; twice as long after each failure more, up to the second. */
+export const firstPauseMs = 5_000;
+export const maxPauseMs = 600_000;
+
 /** skipped: too many others waited. unverifiable: nothing here computes the answer again. */
 export const auditResults = ['equal', 'differs', 'unverifiable', 'skipped'] as const;
 export type AuditResult = (typeof auditResults)[number];
@@ -23,8 +27,18 @@ export interface AuditsOptions {
   readonly audited: () => RunnerInfo | undefined;
   /** The runner that audits answers of this one, when it is ready. Rejects with an Error if there is none. */
   readonly auditor: (audited: RunnerInfo) => Promise<Runner>;
+  /** By a monotonic clock. */
+  readonly now: () => number;
   /** reason: a sentence, unless the tokens are equal. It has no content of prompt or answer. */
   readonly onAudited: (result: AuditResult, reason: string) => void;
+}
+
+/** Why there is no auditor of a model. */
+interface Failure {
+  readonly modelIdentity: string;
+  readonly error: unknown;
+  readonly pauseMs: number;
+  readonly untilMs: number;
 }
 
 interface Answer {
@@ -40,6 +54,7 @@ export class Audits implements RequestObserver {
   readonly #open = new WeakMap<ObservedRequest, number[]>();
   readonly #waiting: Answer[] = [];
   #isAuditing = false;
+  #failure: Failure | undefined;
 
   constructor(options: AuditsOptions) {
     this.#options = options;
@@ -83,7 +98,7 @@ export class Audits implements RequestObserver {
   async #audit({ request, info, tokenIds }: Answer): Promise<[AuditResult, string]> {
     let again: readonly number[];
     try {
-      const runner = await this.#options.auditor(info);
+      const runner = await this.#auditorOf(info);
       const here = runner.status().info?.numericsId;
       if (here !== info.numericsId)
         return [
@@ -100,6 +115,22 @@ export class Audits implements RequestObserver {
       'differs',
       `An answer of ${tokenIds.length} tokens to a prompt of ${request.promptIds.length}, computed on ${info.device}, differs from the token ${position} on (from 0) from what the CPU computes.`,
     ];
+  }
+
+  async #auditorOf(info: RunnerInfo): Promise<Runner> {
+    const { auditor, now } = this.#options;
+    const { modelIdentity } = info;
+    const before = this.#failure?.modelIdentity === modelIdentity ? this.#failure : undefined;
+    if (before !== undefined && now() < before.untilMs) throw before.error;
+    try {
+      const runner = await auditor(info);
+      this.#failure = undefined;
+      return runner;
+    } catch (error) {
+      const pauseMs = before === undefined ? firstPauseMs : Math.min(maxPauseMs, 2 * before.pauseMs);
+      this.#failure = { modelIdentity, error, pauseMs, untilMs: now() + pauseMs };
+      throw error;
+    }
   }
 }
 

@@ -98,6 +98,7 @@ export const LOG_EVENTS = [
   'batch_failed',
   'batch_end',
   'batch_record_damaged',
+  'batch_not_forgotten',
   'crash_report_failed',
   'recording_not_kept',
   'run_file_unwritten',

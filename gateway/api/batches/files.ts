@@ -1,4 +1,4 @@
-import { closeSync, openSync, readSync } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
 import type { Context, Handler } from 'hono';
 import * as z from 'zod';
 import { type FileWriter, fileTooLarge, type StoredFile } from '../../batches/file-store.ts';
@@ -152,22 +152,24 @@ function describing({ batches }: RouteDeps): Handler {
 }
 
 function reading({ batches, log }: RouteDeps): Handler {
-  return (c) => {
-    const descriptor = openSync(batches.files.pathOf(find(c, batches)), 'r');
+  return async (c) => {
+    const handle = await open(batches.files.pathOf(find(c, batches)), 'r');
     const stream = new ResponseStream(c, CONTENT_TYPE, { encoding: 'latin1' });
-    const close = (): void => closeSync(descriptor);
-    return respondInPieces(stream, piecesOf(descriptor), failureLog(log, c), close);
+    const onBroken = failureLog(log, c);
+    // The read under way ends before.
+    const close = (): void => void handle.close().catch(onBroken);
+    return respondInPieces(stream, piecesOf(handle), onBroken, close);
   };
 }
 
 /** The bytes of a file, each as a character. */
-function* piecesOf(descriptor: number): Generator<string, undefined> {
+async function* piecesOf(handle: FileHandle): AsyncGenerator<string, undefined> {
   const piece = Buffer.alloc(PIECE_BYTES);
-  for (let numBytes = -1; numBytes !== 0; ) {
-    numBytes = readSync(descriptor, piece);
-    if (numBytes > 0) yield piece.toString('latin1', 0, numBytes);
+  for (;;) {
+    const { bytesRead } = await handle.read(piece, 0, PIECE_BYTES);
+    if (bytesRead === 0) return undefined;
+    yield piece.toString('latin1', 0, bytesRead);
   }
-  return undefined;
 }
 
 function deleting({ batches }: RouteDeps): Handler {

@@ -6,6 +6,7 @@ import {
   batchEndpoints,
   batchStatuses,
   expiryMs,
+  windowNames,
 } from '../../batches/batch.ts';
 import { ApiError, invalidField, shown } from '../../errors/api-error.ts';
 import { callersOf, senderOf, sharerOf } from '../../server/guard/caller.ts';
@@ -34,7 +35,7 @@ const metadata = z
 const createBody = z.strictObject({
   input_file_id: fields.nonEmpty('input_file_id'),
   endpoint: z.enum(batchEndpoints),
-  completion_window: z.literal('24h'),
+  completion_window: z.enum(windowNames),
   metadata: metadata.optional(),
 });
 
@@ -59,7 +60,7 @@ const batchSchema = z
       })
       .nullable(),
     input_file_id: z.string(),
-    completion_window: z.literal('24h'),
+    completion_window: z.enum(windowNames),
     status: z.enum(batchStatuses),
     output_file_id: z.string().nullable(),
     error_file_id: z.string().nullable(),
@@ -108,6 +109,7 @@ function creating({ batches, ids }: RouteDeps): Handler {
     const {
       input_file_id: inputFileId,
       endpoint,
+      completion_window: window,
       metadata = null,
     } = parseBody(createBody, await readJson(c));
     const file = files.find(callersOf(c), inputFileId);
@@ -119,7 +121,7 @@ function creating({ batches, ids }: RouteDeps): Handler {
     const [owner = ''] = callersOf(c);
     const cacheSalt = Buffer.from(senderOf(c).cacheSalt).toString('hex');
     const id = `batch_${ids.uuid().replaceAll('-', '')}`;
-    const batch = { id, owner, sharer: sharerOf(c), cacheSalt, endpoint, inputFileId, metadata };
+    const batch = { id, owner, sharer: sharerOf(c), cacheSalt, endpoint, inputFileId, window, metadata };
     return c.json(described(await batches.create(batch)));
   };
 }
@@ -164,7 +166,7 @@ function described(batch: BatchRecord): z.infer<typeof batchSchema> {
     endpoint: batch.endpoint,
     errors: faults === undefined ? null : { object: 'list', data: faults },
     input_file_id: batch.inputFileId,
-    completion_window: '24h',
+    completion_window: batch.window,
     status: batch.status,
     output_file_id: batch.outputFileId ?? null,
     error_file_id: batch.errorFileId ?? null,

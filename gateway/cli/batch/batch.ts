@@ -1,7 +1,7 @@
 import { createReadStream, statSync } from 'node:fs';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import * as z from 'zod';
-import { batchEndpoints } from '../../batches/batch.ts';
+import { batchEndpoints, type windows } from '../../batches/batch.ts';
 import { readLines } from '../../batches/lines.ts';
 import { RawBody, Server } from '../../client/server.ts';
 import { model, text } from '../../config/kinds.ts';
@@ -24,6 +24,8 @@ const SILENCE_MS = 600_000;
 const REFUSED = ['--journal-dir', '--api-keys-file', '--admin-keys-file'];
 const BOUNDARY = 'runnel-batch-0c7d1e5b9a3f';
 const MAX_LINE_BYTES = 2 ** 28;
+/** The time in which nothing runs counts, too: the command may be killed on a Friday and begun again on a Monday. */
+const WINDOW: keyof typeof windows = '365d';
 
 const settings = inGroup('Input and output', {
   model: model(MODEL_MISSING).help('GGUF file, Hugging Face folder, or name of a pulled model'),
@@ -132,7 +134,7 @@ async function answerBy(server: Server, paths: BatchPaths, folder: WorkFolder): 
 async function begin(server: Server, file: string): Promise<Batch> {
   const endpoint = await firstUrl(file);
   const { id } = z.object({ id: z.string() }).parse(await server.ask('POST', '/v1/files', formOf(file)));
-  const asked = { input_file_id: id, endpoint, completion_window: '24h' };
+  const asked = { input_file_id: id, endpoint, completion_window: WINDOW };
   return batchSchema.parse(await server.ask('POST', '/v1/batches', asked));
 }
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { createReadStream, existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import * as z from 'zod';
 import { UsageError } from '../../errors/exit-code.ts';
 import { PART, replaceFile } from '../../system/synced-file.ts';
@@ -24,10 +24,12 @@ export class WorkFolder {
   }
 
   /**
-   * The folder of an earlier run with the same file, or a new one. Throws UsageError if it belongs to another file, or if there is an
-   * output already and none is under way.
+   * The folder of an earlier run with the same file, or a new one. Throws UsageError if it belongs to another file, if there is an
+   * output already and none is under way, or if output and errors are one file.
    */
   static async open({ file, output, errors }: BatchPaths): Promise<WorkFolder> {
+    if (resolve(output) === resolve(errors))
+      throw new UsageError(`--output and --errors are both ${output}: name two files.`);
     const folder = `${output}.batch`;
     const digest = await digestOf(file);
     const owner = join(folder, 'input.json');

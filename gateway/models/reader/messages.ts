@@ -123,7 +123,7 @@ export interface ReaderLimits {
   readonly waitMs: number;
   /** The same for the first job of a process, with the start of the process. */
   readonly startWaitMs: number;
-  /** The same for reading or hashing a file, which may be on a slow disk. */
+  /** The same for reading a file, and for each part of one that is hashed: it may be on a slow disk. */
   readonly readWaitMs: number;
   readonly startPauseMs: number;
   /** Milliseconds between looks at the processor time. */
@@ -149,7 +149,8 @@ export const templateSourceCharsMax = 2 ** 20;
 /** Limits of processor time in milliseconds. */
 export const readProcessorMs = 60_000;
 export const parseProcessorMs = 5_000;
-export const hashProcessorMs = 600_000;
+/** Of each part of the files that are hashed, whatever their size. */
+export const hashProcessorMs = 60_000;
 
 /**
  * The processor time in milliseconds that a render may take: two seconds, half a millisecond for each message and one

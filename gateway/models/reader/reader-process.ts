@@ -156,6 +156,7 @@ export class ReaderProcess {
       this.#open.delete(reply.number);
       this.#open.set(reply.number, open);
       const { phase, processorMs } = reply;
+      if (phase === 'hashing') open.waiting.refresh();
       open.phase = { name: phase, processorMs, beforeMs: this.#usedMs() ?? 0 };
       return;
     }

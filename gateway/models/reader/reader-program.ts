@@ -32,6 +32,9 @@ import {
 /** Milliseconds of work after which the process looks for messages: a short job does not wait for a long text. */
 const sliceMs = 5;
 
+/** Steps of hashSteps(), each of a MiB, that have limits of their own together. */
+const partSteps = 64;
+
 interface Model {
   readonly source: string | undefined;
   readonly tokenizer: BpeTokenizer;
@@ -89,8 +92,7 @@ async function resultOf(number: number, job: NonNullable<JobMessage['job']>) {
       enter(number, 'parsing', parseProcessorMs);
       return templateFacts(loaded().source ?? '');
     case 'hash':
-      enter(number, 'hashing', hashProcessorMs);
-      return inSlices(number, hashSteps(job.path));
+      return inSlices(number, hash(number, job.path));
   }
 }
 
@@ -167,6 +169,17 @@ async function encode(
     at += each.length;
   }
   return { ids, lengths, leastTokens };
+}
+
+/** Hashes the files, and tells of each part that it is begun. */
+function* hash(number: number, path: string): Steps<string> {
+  const steps = hashSteps(path);
+  for (let count = 0; ; count += 1) {
+    if (count % partSteps === 0) enter(number, 'hashing', hashProcessorMs);
+    const { done, value } = steps.next();
+    if (done === true) return value;
+    yield;
+  }
 }
 
 /** Looks for messages between slices, so that the job can be called off and short jobs have their turn. */

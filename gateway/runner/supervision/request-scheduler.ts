@@ -9,7 +9,7 @@
  * request was the cause: it fails, and is refused from then on. Of several runners, one computes the suspects one after
  * another while the others serve on; a single runner does nothing else meanwhile. The other requests lose nothing but time.
  */
-import type { Caller } from '../../system/caller.ts';
+import { type Caller, isInBackground } from '../../system/caller.ts';
 import { FairQueue } from '../../system/fair-shares.ts';
 import type { Loading } from '../kv-disk/kv-disk.ts';
 import type { RunnerClient } from '../protocol/client.ts';
@@ -79,6 +79,10 @@ export class RequestScheduler {
 
   get numOpen(): number {
     return this.#open.size;
+  }
+
+  get numOpenInBackground(): number {
+    return [...this.#open].filter(({ caller }) => isInBackground(caller)).length;
   }
 
   get numOpenTokens(): number {

@@ -188,6 +188,11 @@ export class RunnerPool implements Runner {
     return this.#replacement.replace(change);
   }
 
+  /** How many of the open requests are of callers in the background. */
+  get numOpenInBackground(): number {
+    return this.#scheduler.numOpenInBackground;
+  }
+
   whenIdle(): Promise<void> {
     if (this.#scheduler.numOpen === 0) return Promise.resolve();
     return new Promise((resolve) => this.#waitingForIdle.push(resolve));

@@ -1,11 +1,13 @@
 import { Hono } from 'hono';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { inPieces, longAnswer, PIECE_CHARACTERS } from '../../../gateway/api/long-answer.ts';
+import { inPieces, longAnswer, PIECE_CHARACTERS, respondInPieces } from '../../../gateway/api/long-answer.ts';
 import { ApiError } from '../../../gateway/errors/api-error.ts';
 import { ByteBudget } from '../../../gateway/server/guard/bodies.ts';
+import { ResponseStream } from '../../../gateway/server/streams/response-stream.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { liveBytes } from '../../fixtures/live-bytes.ts';
+import { PATIENCE_MS, until, within } from '../../fixtures/within.ts';
 
 const test = suite('long answer');
 
@@ -54,6 +56,47 @@ test('a piece that was written is not held until the next one is asked for', asy
   });
   assert.ok(each < PIECE_BYTES / 2);
   for (const reader of readers) await reader.cancel();
+});
+
+test('pieces that take their time are written in their order, and none is made for a client that has left', async () => {
+  const asked: ((piece: string | undefined) => void)[] = [];
+  let numEnds = 0;
+  const pieces: AsyncIterator<string> = {
+    next: async () => {
+      const value = await new Promise<string | undefined>((resolve) => asked.push(resolve));
+      return value === undefined ? { done: true, value } : { done: false, value };
+    },
+  };
+  const app = new Hono();
+  const fail = (error: unknown): void => {
+    throw error;
+  };
+  app.get('/', (c) => respondInPieces(new ResponseStream(c, 'text/plain'), pieces, fail, () => numEnds++));
+  const give = async (piece?: string): Promise<void> => {
+    await until(PATIENCE_MS, 'The next piece', () => asked.length > 0);
+    asked.shift()?.(piece);
+  };
+  const whole = (await app.request('/')).text();
+  for (const piece of ['a', 'b', undefined]) await give(piece);
+  assert.is(await within(PATIENCE_MS, 'The answer', whole), 'ab');
+  assert.is(numEnds, 1);
+
+  const reader = (await app.request('/')).body?.getReader();
+  const first = reader?.read();
+  await give('c');
+  assert.is(
+    Buffer.from(
+      (await within(PATIENCE_MS, 'A piece', first as NonNullable<typeof first>)).value ?? '',
+    ).toString(),
+    'c',
+  );
+  void reader?.read().catch(() => {});
+  await until(PATIENCE_MS, 'The next piece', () => asked.length > 0);
+  await reader?.cancel();
+  await until(PATIENCE_MS, 'The end', () => numEnds === 2);
+  asked.shift()?.('d');
+  for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  assert.equal([asked.length, numEnds], [0, 2]);
 });
 
 test("one caller's long answers leave another caller its share of their budget", async () => {

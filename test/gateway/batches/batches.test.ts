@@ -1,16 +1,26 @@
-import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { basename, join } from 'node:path';
 import * as assert from 'uvu/assert';
-import { type BatchStatus, windowMs } from '../../../gateway/batches/batch.ts';
-import { maxOpenBatches } from '../../../gateway/batches/batches.ts';
+import { type BatchStatus, windows } from '../../../gateway/batches/batch.ts';
+import { maxKeptBatches, maxOpenBatches } from '../../../gateway/batches/batches.ts';
+import type { StoredFile } from '../../../gateway/batches/file-store.ts';
 import { ANONYMOUS } from '../../../gateway/system/caller.ts';
-import { BatchWorld } from '../../fixtures/batch-world.ts';
+import { BatchWorld, lineOf } from '../../fixtures/batch-world.ts';
 import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { callerNamed } from '../../fixtures/keys.ts';
 import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 const test = closingSuite('batches');
 
+const windowMs = windows['24h'];
 const NAMES = ['a', 'b', 'c', 'd', 'e'];
 
 async function reached(world: BatchWorld, status: BatchStatus, id = 'batch_a'): Promise<void> {
@@ -123,10 +133,11 @@ async function atStatus(world: BatchWorld, status: BatchStatus): Promise<void> {
 }
 
 /** A batch of which the first line has its result and two others are open. */
-async function halfAnswered(world: BatchWorld): Promise<void> {
+async function halfAnswered(world: BatchWorld, numOpen = 2): Promise<void> {
   world.reply = (_, name) => (name === 'a' ? Promise.resolve({}) : never());
   await world.create(NAMES);
-  await until(PATIENCE_MS, 'Open lines', () => world.open.has('b') && world.open.has('c'));
+  const open = ['b', 'c'].slice(0, numOpen);
+  await until(PATIENCE_MS, 'Open lines', () => open.every((name) => world.open.has(name)));
 }
 
 const REST = ['b', 'c', 'd', 'e'];
@@ -202,6 +213,21 @@ test('a batch that has not ended within its window expires, with what is answere
     const { output, errors } = told(next);
     assert.is(output.length + errors.length, NAMES.length, status);
   }
+});
+
+test('a batch may have a year, in which its processes need not run', async () => {
+  const world = new BatchWorld().begin();
+  world.reply = (_, name) => (name === 'a' ? Promise.resolve({}) : never());
+  await world.create(NAMES, 'batch_a', ANONYMOUS, '365d');
+  await until(PATIENCE_MS, 'A result', () => world.batch().numCompleted === 1);
+  const next = world.copy();
+  next.clock.pass(windows['365d'] - 1);
+  next.reply = world.reply;
+  next.begin();
+  await until(PATIENCE_MS, 'Open lines', () => next.open.has('b') && next.open.has('c'));
+  next.clock.pass(1);
+  await reached(next, 'expired');
+  assert.equal(told(next), { output: ['a'], errors: REST.map((name) => `${name} batch_expired`) });
 });
 
 test('a stop leaves the batch to the next process, with its results and its jobs', async () => {
@@ -306,7 +332,7 @@ test('callers take turns with their lines, whoever came first and with how many'
   await world.create(['a1', 'a2', 'a3', 'a4'], 'batch_a', callerNamed('anna'));
   await until(PATIENCE_MS, 'The first line', () => gates.length === 1);
   await world.create(['b1', 'b2'], 'batch_b', callerNamed('bert'));
-  await until(PATIENCE_MS, 'Bert', () => world.batch('batch_b', 'bert').status === 'in_progress');
+  await until(PATIENCE_MS, "A line of bert's that waits", () => world.wanted.includes('b1'));
   for (let next = gates.shift(); next !== undefined && order.length < 6; next = gates.shift()) {
     const before = order.length;
     next();
@@ -320,22 +346,184 @@ test('callers take turns with their lines, whoever came first and with how many'
   );
 });
 
-test('where files take all the room, a batch waits with its result, and goes on when some are deleted', async () => {
-  const world = new BatchWorld({ maxBytes: 2000 }).begin();
-  const { files } = world.batches;
-  const writer = await files.begin({
-    ...{ id: 'file-large', owner: 'anonymous', sharer: ANONYMOUS },
+function bytesOf(names: readonly string[]): number {
+  return names.reduce((sum, name) => sum + lineOf(name).length + 1, 0);
+}
+
+async function fillRoom(world: BatchWorld, bytes: number, caller = ANONYMOUS): Promise<StoredFile> {
+  const writer = await world.batches.files.begin({
+    ...{ id: `file-of-${caller.name}`, owner: caller.name, sharer: caller },
     ...{ filename: 'f', purpose: 'batch' },
   });
-  await writer.write(new Uint8Array(1850));
-  const large = await writer.keep();
-  await world.create(['a']);
-  await until(PATIENCE_MS, 'The wait', () => world.lines.some(({ event }) => event === 'batch_waits'));
+  await writer.write(new Uint8Array(bytes));
+  return writer.keep();
+}
+
+function waits(world: BatchWorld): Promise<void> {
+  return until(PATIENCE_MS, 'The wait', () => world.lines.some(({ event }) => event === 'batch_waits'));
+}
+
+test('where files take all the room, a batch begins no line, and goes on when some are deleted', async () => {
+  const world = new BatchWorld({ maxBytes: 2000 }).begin();
+  const names = ['a', 'b'];
+  const large = await fillRoom(world, 2000 - bytesOf(names));
+  await world.create(names);
+  await waits(world);
   assert.match(String(world.lines.at(-1)?.msg), /--files-max-bytes 2000: delete files/);
-  await files.delete(large);
+  assert.is(world.numBegun, 0);
+  await world.batches.files.delete(large);
   world.clock.pass(10_000);
   await reached(world, 'completed');
-  assert.equal([told(world), world.numBegun], [{ output: ['a'], errors: [] }, 1]);
+  assert.equal([told(world), world.numBegun], [{ output: names, errors: [] }, 2]);
+});
+
+test('the last result that the room is for is kept, however long it is', async () => {
+  const world = new BatchWorld({ maxBytes: 2000 }).begin();
+  await fillRoom(world, 1999 - bytesOf(['a']));
+  await world.create(['a']);
+  await reached(world, 'completed');
+  assert.equal(told(world), { output: ['a'], errors: [] });
+});
+
+test('a caller whose files take all of its room stops no batch of another one', async () => {
+  const world = new BatchWorld({ maxBytes: 2000, maxOpenLines: 2 }).begin();
+  const [anna, bert] = [callerNamed('anna'), callerNamed('bert')];
+  await fillRoom(world, 2000 - bytesOf(['a', 'b']), anna);
+  await world.create(['a', 'b'], 'batch_a', anna);
+  await waits(world);
+  await world.create(['c', 'd', 'e'], 'batch_b', bert);
+  const batchOfBert = () => world.batch('batch_b', 'bert');
+  await until(PATIENCE_MS, 'The end', () => batchOfBert().status === 'completed');
+  assert.is(batchOfBert().numCompleted, 3);
+  assert.is(world.batch('batch_a', 'anna').status, 'in_progress');
+});
+
+test('lines of a model that takes none for hours keep no place from those of another model', async () => {
+  for (const refusal of [never, async () => ({ status: 503, retryAfterMs: 5000 })]) {
+    const world = new BatchWorld({ maxOpenLines: 2 }).begin();
+    let numAsked = 0;
+    world.reply = async (_, name) => {
+      if (!name.endsWith('@slow')) return {};
+      numAsked += 1;
+      return refusal();
+    };
+    await world.create(['1@slow', '2@slow', '3@slow']);
+    await until(PATIENCE_MS, 'Lines of the slow model', () => numAsked >= 2);
+    await world.create(['1@fast', '2@fast', '3@fast'], 'batch_b');
+    await reached(world, 'completed', 'batch_b');
+    assert.is(world.batch().status, 'in_progress');
+    await world.batches.cancel('batch_a');
+    await reached(world, 'cancelled');
+  }
+});
+
+test('lines of a caller that go on for hours leave another caller its share of the places', async () => {
+  const world = new BatchWorld({ maxOpenLines: 2 }).begin();
+  world.reply = (call) => (call.sharer.name === 'anna' ? never() : Promise.resolve({}));
+  await world.create(['a', 'b', 'c'], 'batch_a', callerNamed('anna'));
+  await until(PATIENCE_MS, 'All places', () => world.open.size === 2);
+  await world.create(['d', 'e', 'f'], 'batch_b', callerNamed('bert'));
+  await until(PATIENCE_MS, 'The end', () => world.batch('batch_b', 'bert').status === 'completed');
+  assert.is(world.open.size, 2, 'and nobody gets more than there is');
+});
+
+test('an input that the disk does not give is read again later, and nothing is answered twice', async () => {
+  const world = new BatchWorld({ maxOpenLines: 2 }).begin();
+  const gates: (() => void)[] = [];
+  world.reply = async () => {
+    await new Promise<void>((resolve) => gates.push(resolve));
+    return {};
+  };
+  const path = world.batches.files.pathOf({ id: 'file-of-batch_a' });
+  await world.create(NAMES);
+  await until(PATIENCE_MS, 'Open lines', () => gates.length === 2);
+  await world.batches.stop();
+  const next = world.copy({ maxOpenLines: 2 });
+  const inNext = path.replace(world.folder, next.folder);
+  renameSync(inNext, `${inNext}.away`);
+  next.begin();
+  await waits(next);
+  assert.is(next.batch().status, 'in_progress');
+  renameSync(`${inNext}.away`, inNext);
+  next.clock.pass(10_000);
+  await reached(next, 'completed');
+  assert.equal([told(next), next.numBegun], [{ output: NAMES, errors: [] }, NAMES.length]);
+});
+
+test('a line that somebody has changed since it was checked has an error, and the others their answers', async () => {
+  const world = new BatchWorld({ maxOpenLines: 1 }).begin();
+  await halfAnswered(world, 1);
+  const next = world.copy();
+  const path = next.batches.files.pathOf({ id: 'file-of-batch_a' });
+  writeFileSync(path, readFileSync(path, 'utf8').replace(lineOf('c'), 'nonsense'));
+  next.begin();
+  await reached(next, 'completed');
+  const [ok, code] = [NAMES.filter((name) => name !== 'c'), ' invalid_json_line'];
+  assert.equal(told(next), { output: ok, errors: [code] });
+});
+
+test('an error that nobody has foreseen costs the line its answer, and no other line', async () => {
+  const world = new BatchWorld().begin();
+  world.reply = async (_, name) => {
+    if (name === 'c') throw new TypeError('nobody has foreseen this');
+    return {};
+  };
+  await world.create(NAMES);
+  await reached(world, 'completed');
+  const others = NAMES.filter((name) => name !== 'c');
+  assert.equal(told(world), { output: others, errors: ['c internal_error'] });
+  assert.ok(world.lines.some(({ event }) => event === 'batch_failed'));
+});
+
+test('a batch whose input is gone can be cancelled, before it is checked and after, and keeps its answers', async () => {
+  const world = new BatchWorld();
+  await world.create(NAMES);
+  unlinkSync(world.batches.files.pathOf({ id: 'file-of-batch_a' }));
+  world.begin();
+  await waits(world);
+  assert.is(world.batch().status, 'validating');
+  assert.is(await world.batches.cancel('batch_a'), true);
+  await reached(world, 'cancelled');
+
+  const second = new BatchWorld().begin();
+  await halfAnswered(second);
+  await until(PATIENCE_MS, 'A result', () => second.batch().numCompleted === 1);
+  unlinkSync(second.batches.files.pathOf({ id: 'file-of-batch_a' }));
+  assert.is(await second.batches.cancel('batch_a'), true);
+  await reached(second, 'cancelled');
+  assert.equal(told(second), { output: ['a'], errors: [] });
+});
+
+test('a file whose keeping the disk refused after its record was written is gone in the next process', async () => {
+  const world = new BatchWorld();
+  const { files } = world.batches;
+  const file = { id: 'file-a', owner: 'a', sharer: ANONYMOUS, filename: 'f', purpose: 'batch' } as const;
+  const writer = await files.begin(file);
+  await writer.write(new Uint8Array(10));
+  await files.keep(file, 10);
+  await writer.discard();
+  assert.is(world.copy().batches.files.find(['a'], 'file-a'), undefined);
+});
+
+test('a batch begins although an old one cannot be forgotten, which the next process does', async () => {
+  const world = new BatchWorld();
+  const record = await world.create(['a']);
+  const pathOf = (id: string): string => join(world.folder, 'batches', `${id}.json`);
+  for (let index = 0; index < maxKeptBatches; index += 1) {
+    const old = { ...record, id: `batch_${index}`, status: 'completed', createdMs: index };
+    writeFileSync(pathOf(old.id), JSON.stringify(old));
+  }
+  const next = world.copy();
+  const oldest = pathOf('batch_0').replace(world.folder, next.folder);
+  unlinkSync(oldest);
+  // No file, so it is not removed as one.
+  mkdirSync(oldest);
+  await next.create(['a'], 'batch_more');
+  await until(PATIENCE_MS, 'The refusal', () =>
+    next.lines.some(({ event }) => event === 'batch_not_forgotten'),
+  );
+  assert.is(next.batch('batch_more').status, 'validating');
+  assert.throws(() => next.batch('batch_0'));
 });
 
 test('a caller has so many unfinished batches and no more', async () => {

@@ -66,6 +66,35 @@ test('results that a death cuts off at any byte lose the last one alone, and mor
   }
 });
 
+test('a result whose bytes were lost is no result, whether it is the last one or an earlier one, and its line gets another', async () => {
+  const bytes = await written();
+  const starts = GIVEN.map((_, index) =>
+    GIVEN.slice(0, index).reduce((sum, each) => sum + Results.bytesOf(each), 0),
+  );
+  for (const [index, { number, text }] of GIVEN.entries()) {
+    if (text === '') continue;
+    const damaged = Buffer.from(bytes);
+    // What a file system leaves of a block that it had not written when the power failed.
+    const end = (starts[index] as number) + Results.bytesOf(GIVEN[index] as Result) - 1;
+    damaged.fill(0, end - Buffer.byteLength(text), end);
+    writeFileSync(path, damaged);
+    const results = await Results.open(path);
+    const isLast = index === GIVEN.length - 1;
+    const left = GIVEN.map((result, other) => (other === index ? undefined : result));
+    assert.equal(await readAll(results), left, `result ${index}`);
+    assert.is(
+      results.has(number),
+      !isLast,
+      'one that a death can have cut off is looked at when the file is opened',
+    );
+    if (isLast) {
+      await results.add(GIVEN[index] as Result);
+      assert.equal(await readAll(results), GIVEN);
+    }
+    await results.close();
+  }
+});
+
 test('a line has one result', async () => {
   writeFileSync(path, '');
   const results = await Results.open(path);

@@ -6,8 +6,8 @@ import { Random } from '../../fixtures/random.ts';
 const test = suite('memory budget');
 
 function resident(name: string, bytes: number, more: Partial<Resident> = {}): Resident {
-  const calm = { isBusy: false, isLeaving: false, isPinned: false, isUnloadRequested: false };
-  return { name, bytes, lastUsedMs: 0, ...calm, ...more };
+  const calm = { isBusy: false, isYielding: false, isLeaving: false, isPinned: false };
+  return { name, bytes, lastUsedMs: 0, isUnloadRequested: false, ...calm, ...more };
 }
 
 function leaving(bytes: number, budget: number, residents: readonly Resident[]): readonly string[] {
@@ -30,6 +30,16 @@ test('the least recently used leaves first, and one that is used only where the 
   assert.equal(leaving(30, 100, residents), ['old']);
   assert.equal(leaving(60, 100, residents), ['old', 'new']);
   assert.equal(leaving(75, 100, residents), ['old', 'new', 'busy']);
+});
+
+test('one that only the background uses leaves as one that nobody uses', () => {
+  const residents = [
+    resident('idle', 40, { lastUsedMs: 5 }),
+    resident('busy', 40, { lastUsedMs: 1, isBusy: true }),
+    resident('yielding', 20, { lastUsedMs: 3, isBusy: true, isYielding: true }),
+  ];
+  assert.equal(leaving(20, 100, residents), ['yielding']);
+  assert.equal(leaving(60, 100, residents), ['yielding', 'idle']);
 });
 
 test('a model already leaving counts first, and no model is evicted needlessly', () => {

@@ -3,6 +3,7 @@ import * as assert from 'uvu/assert';
 import { messageOf } from '../../../gateway/errors/thrown.ts';
 import type { GenerationError } from '../../../gateway/runner/runner.ts';
 import type { RunnerEventName } from '../../../gateway/runner/supervision/runner-event.ts';
+import { ANONYMOUS, inBackground } from '../../../gateway/system/caller.ts';
 import { byteModel } from '../../fixtures/byte-model.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { recordedCases, wordsOf } from '../../fixtures/recorded-cases.ts';
@@ -44,7 +45,8 @@ class Steps {
     await Promise.all(done);
     await settled();
     const left = this.#models.unloaded.splice(0).map((each) => `unloads ${each}`);
-    return [this.#models.states, ...left, ...this.#services(), ...this.#happened].join('; ');
+    const over = this.#models.handedOver.splice(0).map((each) => `lines leave ${each}`);
+    return [this.#models.states, ...left, ...over, ...this.#services(), ...this.#happened].join('; ');
   }
 
   /** The models whose load has begun, and those that have left the memory. */
@@ -72,11 +74,15 @@ class Steps {
   async #do(act: string, name: string, value: string, reason?: string): Promise<void> {
     const models = this.#models;
     if (act === 'ask' || act === 'hold') void this.#ask(name, act === 'hold');
+    else if (act === 'line') void this.#ask(name, false, inBackground(ANONYMOUS));
     else if (act === 'release') this.#held.get(name)?.();
     else if (act === 'use') await models.use(name);
     else if (act === 'pass') await models.pass(Number(name));
-    else if (act === 'open') models.serviceOf(name).numOpen = Number(value);
-    else if (act === 'ready') models.serviceOf(name).ready(value || undefined);
+    else if (act === 'open') {
+      const service = models.serviceOf(name);
+      service.numOpenInBackground = Number(reason ?? 0);
+      service.numOpen = Number(value);
+    } else if (act === 'ready') models.serviceOf(name).ready(value || undefined);
     else if (act === 'need') {
       const bytes = Number(value);
       models.of(name).need = Number.isNaN(bytes) ? value : { kind: 'cpu', bytes, availableBytes: undefined };
@@ -89,9 +95,9 @@ class Steps {
     } else throw new Error(`${act} is no step.`);
   }
 
-  async #ask(name: string, isHeld: boolean): Promise<void> {
+  async #ask(name: string, isHeld: boolean, caller = ANONYMOUS): Promise<void> {
     try {
-      const { served, release } = await this.#models.acquire(name);
+      const { served, release } = await this.#models.acquire(name, undefined, caller);
       const { state, reason } = served.runner.status();
       this.#happened.push(`${name} given, ${state}${reason === undefined ? '' : `: ${reason}`}`);
       if (isHeld) this.#held.set(name, release);

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { Audits, MAX_WAITING_AUDITS } from '../../../gateway/runner/audits.ts';
+import { Audits, firstPauseMs, MAX_WAITING_AUDITS, maxPauseMs } from '../../../gateway/runner/audits.ts';
 import { ObservedRunner } from '../../../gateway/runner/observed-runner.ts';
 import { GenerationError, type Runner } from '../../../gateway/runner/runner.ts';
 import { batchesOf } from '../../fixtures/batches.ts';
@@ -30,7 +30,8 @@ function world(
     share = 1,
     random = [0],
     ready,
-  }: { share?: number; random?: number[]; ready?: () => Promise<Runner> } = {},
+    now = () => 0,
+  }: { share?: number; random?: number[]; ready?: () => Promise<Runner>; now?: () => number } = {},
 ): World {
   const served = new ScriptedRunner();
   const auditor = new ScriptedRunner();
@@ -44,6 +45,7 @@ function world(
     random: () => random[numDrawn++ % random.length] as number,
     audited: () => served.status().info,
     auditor: ready ?? (async () => auditor),
+    now,
     onAudited: (result, reason) => {
       found.push(result);
       reasons.push(reason);
@@ -133,6 +135,38 @@ test('answers of other arithmetic, and those that the auditor refuses or cannot 
     assert.equal(it.found, ['unverifiable']);
     assert.match(it.reasons[0] as string, reason);
   }
+});
+
+test('an auditor that cannot be started is started again after a pause that grows, and no more than that', async () => {
+  let nowMs = 0;
+  let numStarts = 0;
+  let isStartable = false;
+  const ready = async (): Promise<Runner> => {
+    numStarts += 1;
+    if (isStartable) return it.auditor;
+    throw new Error('No memory.');
+  };
+  const it: World = world([[5]], [[5]], { ready, now: () => nowMs });
+  let numAnswers = 0;
+  const answerAt = async (atMs: number): Promise<number> => {
+    nowMs = atMs;
+    await it.answer(requestOf([1], 1));
+    numAnswers += 1;
+    await audited(it, numAnswers);
+    return numStarts;
+  };
+  assert.equal(
+    [await answerAt(0), await answerAt(firstPauseMs - 1), await answerAt(firstPauseMs)],
+    [1, 1, 2],
+  );
+  assert.equal([await answerAt(3 * firstPauseMs - 1), await answerAt(3 * firstPauseMs)], [2, 3]);
+  for (let count = 0; count < 20; count++) await answerAt(nowMs + maxPauseMs);
+  assert.is(numStarts, 23);
+  assert.ok(it.reasons.every((reason) => reason.includes('No memory.')));
+  isStartable = true;
+  await answerAt(nowMs + maxPauseMs);
+  await answerAt(nowMs);
+  assert.equal(it.found.slice(-2), ['equal', 'equal']);
 });
 
 test('audits come one after the other, and what too many others wait before is skipped', async () => {

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { basename, join, relative } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { pacedRunner, TINY_MODEL } from '../../../fixtures/default-model.ts';
@@ -11,6 +11,7 @@ import { until, within } from '../../../fixtures/within.ts';
 const test = suite('batch');
 
 const PATIENCE_MS = 120_000;
+const DAY_MS = 24 * 3_600_000;
 const folder = temporaryFolder();
 const env = { XDG_RUNTIME_DIR: folder.path };
 const MODEL = basename(TINY_MODEL, '.gguf');
@@ -81,7 +82,7 @@ test('a file is answered, refused lines are in a file of their own, and nothing 
   );
 });
 
-test('the same command goes on after a kill, with the answers of a run that was not killed', async () => {
+test('the same command goes on after a kill, days later, too, with the answers of a run that was not killed', async () => {
   const whole = inputOf('whole', 40);
   const flags = ['--model', TINY_MODEL, '--', '--threads', '1', '--batch-open-lines', '4'];
   assert.is((await begin(whole.file, ...flags).ended()).exitCode, 0);
@@ -101,6 +102,14 @@ test('the same command goes on after a kill, with the answers of a run that was 
   assert.match(other.stderr, /has the answers to another content of .*killed.jsonl: name another --output/);
   writeFileSync(file, asked);
 
+  // Days later.
+  for (const name of readdirSync(results).filter((each) => each.endsWith('.json'))) {
+    const record = JSON.parse(readFileSync(join(results, name), 'utf8'));
+    writeFileSync(
+      join(results, name),
+      JSON.stringify({ ...record, createdMs: record.createdMs - 30 * DAY_MS }),
+    );
+  }
   const { exitCode, stderr } = await begin(file, ...flags).ended();
   assert.is(exitCode, 0, stderr);
   assert.equal(textsIn(output), textsIn(whole.output));
@@ -129,6 +138,18 @@ test('a file that is no batch is refused with its lines, and leaves nothing', as
     [refused.exitCode, refused.stderr],
     [64, 'runnel: batch sets --journal-dir of its server by itself: leave it out.\n'],
   );
+  const one = join(folder.path, 'one.jsonl');
+  const same = await begin(
+    file,
+    '--model',
+    TINY_MODEL,
+    '--output',
+    one,
+    '--errors',
+    `./${relative('.', one)}`,
+  ).ended();
+  assert.is(same.exitCode, 64);
+  assert.match(same.stderr, /^runnel: --output and --errors are both .*one.jsonl: name two files\.\n$/);
 });
 
 test.run();

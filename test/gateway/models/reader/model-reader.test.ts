@@ -1,5 +1,6 @@
 /** How the reader of a model copes with a busy machine, with a kill, and with a full table of descriptors. */
 import { execFileSync } from 'node:child_process';
+import { truncateSync } from 'node:fs';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
@@ -105,6 +106,32 @@ test('a process that does not answer in time is replaced, and the error retriabl
   const next = await warm(echo);
   assert.is(await render(next, 'next'), 'next');
   next.close();
+});
+
+test('each part of a file that is hashed has the time for itself, so the size of the file does not matter', async () => {
+  const path = temporaryFolder().write('model', '');
+  // Without blocks on the disk.
+  truncateSync(path, 200 * 2 ** 20);
+  const set = globalThis.setTimeout;
+  let numRefreshed = 0;
+  const counting = (...args: Parameters<typeof set>): NodeJS.Timeout => {
+    const timer = set(...args);
+    const refresh = timer.refresh.bind(timer);
+    timer.refresh = () => {
+      numRefreshed += 1;
+      return refresh();
+    };
+    return timer;
+  };
+  const template = await warm(echo);
+  globalThis.setTimeout = Object.assign(counting, set) as typeof set;
+  try {
+    await within(PATIENCE_MS, 'A hash', template.hash(path));
+  } finally {
+    globalThis.setTimeout = set;
+  }
+  assert.is(numRefreshed, 4);
+  template.close();
 });
 
 test('a process that is killed at a conversation: another one renders it', async () => {
