@@ -4,10 +4,13 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { routeGroups } from '../gateway/app.ts';
+import { loopbackOnly } from '../gateway/server/guard/guard.ts';
 import { LOG_EVENTS } from '../gateway/telemetry/log.ts';
 import { BEGIN, END } from './bench/report/document.ts';
 import { testApp } from './fixtures/app.ts';
 import { GUIDES, ownSideOf } from './fixtures/guides.ts';
+import { keysOf } from './fixtures/keys.ts';
 
 /** Documents and code must name the same things: log events, metrics, error codes, settings. */
 
@@ -187,6 +190,23 @@ test('messages that troubleshooting.md quotes are in the sources', () => {
     parts.filter((part) => !sources.includes(part)),
     [],
   );
+});
+
+test('the routes that need no key are those that the documents have', async () => {
+  const { app } = testApp({ guard: { ...loopbackOnly, apiKeys: keysOf(['a key']) } });
+  const open: string[] = [];
+  for (const { method, path } of routeGroups.flatMap(({ operations }) => operations)) {
+    const { status } = await app.request(path, { method: method.toUpperCase() });
+    if (status !== 401) open.push(path);
+  }
+  for (const page of ['docs/operations.md', 'docs/api.md']) {
+    // The page is served only where it has been built.
+    const [, list = ''] =
+      /every route but ([^.]+?)\s+and\s+(?:\[the page\]\(#get-\)|the playground's page)\s+requires/.exec(
+        read(page),
+      ) ?? [];
+    assert.equal([...list.matchAll(/`(\S+?)`/g)].map(([, path]) => path).sort(), open.sort(), page);
+  }
 });
 
 test('links of the pages lead to files and headings', () => {
