@@ -348,7 +348,8 @@ proxyTest('paths of operators are not there, however they are spelled', async ()
   const { proxy } = await Fleet.start();
   const port = Number(new URL(proxy.url).port);
   for (const { method, path } of [...operatorGroup.operations, { method: 'get', path: '/metrics/load' }]) {
-    for (const [target, status] of await answersTo(port, method.toUpperCase(), [path, ...spellings(path)]))
+    const sent = [path, `http://localhost${path}`, ...spellings(path)];
+    for (const [target, status] of await answersTo(port, method.toUpperCase(), sent))
       assert.ok([400, 404, 405].includes(status), `${method} ${target}: ${status}`);
   }
 });
