@@ -24,6 +24,8 @@ const test = suite('Debian package');
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const folder = temporaryFolder();
 const root = join(folder.path, 'root');
+// Thousands of files: a busy machine takes longer than a test may take to end.
+test.after(() => void execFileSync('rm', ['-rf', root]));
 
 const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
 const architecture = execFileSync('dpkg', ['--print-architecture'], { encoding: 'utf8' }).trim();
