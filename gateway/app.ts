@@ -1,5 +1,4 @@
 import { type Context, type Handler, Hono, type MiddlewareHandler } from 'hono';
-import { getPath } from 'hono/utils/url';
 import { anthropicGroup } from './api/anthropic/routes.ts';
 import { FILES_PATH } from './api/batches/files.ts';
 import { keepingRoutes } from './api/jobs.ts';
@@ -20,6 +19,7 @@ import { type BodyLimits, ByteBudget, boundBodies, closeUnread } from './server/
 import { KeyDigests, sharerOf } from './server/guard/caller.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './server/guard/guard.ts';
 import { correlation, failureLog, logRequests } from './server/request-log.ts';
+import { sentPath } from './server/request-path.ts';
 import { assignGroup, pathOf, type RouteDeps, type RouteGroup } from './server/route-group.ts';
 import { StreamTimes, streamTimes } from './server/streams/stream-times.ts';
 import { toApiError } from './server/to-api-error.ts';
@@ -120,8 +120,8 @@ const SYNONYMS = new Map([
 ]);
 
 /** The path by which guard, routes and log know a request: with /v1, and without a slash at its end. */
-function pathOfRequest(request: Request): string {
-  const sent = getPath(request);
+function pathOfRequest(request: Request, { env }: { env?: unknown } = {}): string {
+  const sent = sentPath(request, env);
   // Two slashes are not the page at /.
   const path = sent.length > 2 && sent.endsWith('/') ? sent.slice(0, -1) : sent;
   const isUnversioned = UNVERSIONED.some((each) => path === each || path.startsWith(`${each}/`));

@@ -4,10 +4,13 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { routeGroups } from '../gateway/app.ts';
+import { loopbackOnly } from '../gateway/server/guard/guard.ts';
 import { LOG_EVENTS } from '../gateway/telemetry/log.ts';
 import { BEGIN, END } from './bench/report/document.ts';
 import { testApp } from './fixtures/app.ts';
 import { GUIDES, ownSideOf } from './fixtures/guides.ts';
+import { keysOf } from './fixtures/keys.ts';
 
 /** Documents and code must name the same things: log events, metrics, error codes, settings. */
 
@@ -189,6 +192,23 @@ test('messages that troubleshooting.md quotes are in the sources', () => {
   );
 });
 
+test('the routes that need no key are those that the documents have', async () => {
+  const { app } = testApp({ guard: { ...loopbackOnly, apiKeys: keysOf(['a key']) } });
+  const open: string[] = [];
+  for (const { method, path } of routeGroups.flatMap(({ operations }) => operations)) {
+    const { status } = await app.request(path, { method: method.toUpperCase() });
+    if (status !== 401) open.push(path);
+  }
+  for (const page of ['docs/operations.md', 'docs/api.md']) {
+    // The page is served only where it has been built.
+    const [, list = ''] =
+      /every route but ([^.]+?)\s+and\s+(?:\[the page\]\(#get-\)|the playground's page)\s+requires/.exec(
+        read(page),
+      ) ?? [];
+    assert.equal([...list.matchAll(/`(\S+?)`/g)].map(([, path]) => path).sort(), open.sort(), page);
+  }
+});
+
 test('links of the pages lead to files and headings', () => {
   const pages = filesOf('docs/*.md', 'README.md', 'SECURITY.md', 'CONTRIBUTING.md', 'CHANGELOG.md');
   const anchorOf = (heading: string) =>
@@ -222,6 +242,8 @@ const FLAGS_OF_OTHERS: readonly string[] = [
   'docs/development.md --test-dir',
   'docs/numerics.md --cases',
   'docs/operations.md --cpus',
+  'docs/operations.md --health-cmd',
+  'docs/operations.md --init',
   'docs/operations.md --now',
   'docs/operations.md --target',
   'docs/performance.md --client-prompt',

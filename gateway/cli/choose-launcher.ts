@@ -3,6 +3,7 @@ import { UsageError } from '../errors/exit-code.ts';
 import { AutoBackend, fallbackEvent } from '../runner/backends/auto-backend.ts';
 import { CudaLauncher } from '../runner/backends/cuda-launcher.ts';
 import { DeviceInquiry, notRunnable } from '../runner/backends/devices.ts';
+import { remedies } from '../runner/backends/remedies.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import type { RunnerLauncher } from '../runner/supervision/runner-spec.ts';
 import { type LaunchConfig, runnerCommand } from './runner-command.ts';
@@ -24,7 +25,7 @@ function requireCpuRunner({ runner }: RunnerConfig): void {
   const fault = notRunnable(runner);
   if (fault === undefined) return;
   throw new UsageError(
-    `cpu-runner is not built: ${runner} ${fault}; "make" builds it, --runner names another one.`,
+    `cpu-runner is not built: ${runner} ${fault}; ${remedies.cpuRunner}, --runner names another one.`,
   );
 }
 
@@ -39,7 +40,7 @@ export function chooseLauncher(config: LaunchConfig, { log, moveBack }: ChooseOp
   const file = config['cuda-runner'];
   const fault = notRunnable(file);
   if (fault !== undefined) {
-    const reason = `cuda-runner is not built: ${file} ${fault}; "make cuda-runner" builds it, --cuda-runner names another one.`;
+    const reason = `cuda-runner is not built: ${file} ${fault}; ${remedies.cudaRunner}, --cuda-runner names another one.`;
     if (requested === 'cuda') throw new UsageError(`CUDA backend requested but ${reason}`);
     requireCpuRunner(config);
     // If cuda-runner is not built and --backend was not given, the CPU is no fallback: nothing is missing.

@@ -39,12 +39,13 @@ function textOf({
   cuda,
   advice,
 }: Diagnosis): string {
-  const { model, num_processors, has_fast_path } = processor;
+  const { model, device, has_fast_path } = processor;
   const path = { true: ', fast kernels', false: ', portable kernels: slow', null: '' };
   const row = (name: string, text: string): string => `${name.padEnd(13)}${text}`;
   return [
     row('node', `${node.version}, ${node.is_supported ? 'a supported version' : 'not a supported version'}`),
-    row('processor', `${model ?? 'unknown'}, ${num_processors} processors to use${path[`${has_fast_path}`]}`),
+    row('processor', `${model ?? 'unknown'}${path[`${has_fast_path}`]}`),
+    ...(device === null ? [] : [row('computes', `${device}, unless settings say otherwise`)]),
     row('memory', `${gigabytes(memory.total_bytes)}, ${gigabytes(memory.free_bytes)} free`),
     row(
       'weights',

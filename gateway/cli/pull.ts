@@ -1,8 +1,8 @@
-import { text } from '../config/kinds.ts';
+import { text, toggle } from '../config/kinds.ts';
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
-import { isHubName } from '../models/hub/hub-file.ts';
+import { isHubName, parseHubName } from '../models/hub/hub-file.ts';
 import { DEFAULT_ENDPOINT, pullFromHub } from '../models/hub/pull-from-hub.ts';
-import { catalogue } from '../models/model-cache.ts';
+import { catalogue, findHubModel } from '../models/model-cache.ts';
 import { pull as pullNamed } from '../models/pull.ts';
 import { command, jsonFlag } from './command.ts';
 
@@ -12,7 +12,7 @@ const named = catalogue.map(
 
 /** `runnel pull NAME`: fetches a model of the catalogue, or a file or folder from a hub, and prints its path. */
 export const pull = command({
-  forms: ['pull [--json] NAME', 'pull [--json] [--endpoint URL] hf:OWNER/REPO[/FILE.gguf]'],
+  forms: ['pull [--json] NAME', 'pull [--json] [--if-missing] [--endpoint URL] hf:OWNER/REPO[/FILE.gguf]'],
   about: [
     'Fetches a model and prints its path. These models have a name:',
     ...named,
@@ -26,6 +26,9 @@ export const pull = command({
       .optional(`HF_ENDPOINT, or ${DEFAULT_ENDPOINT}`)
       .help('URL of the hub')
       .with({ group: 'Connection', isOnlyFlag: true }),
+    'if-missing': toggle()
+      .help('Do not ask the hub for a model that has been fetched, nor whether there is a newer one')
+      .with({ group: 'Connection', isOnlyFlag: true }),
     json: jsonFlag('Print {"name", "path"}'),
   },
   takesArguments: true,
@@ -37,11 +40,16 @@ export const pull = command({
   run: async ({ config, positionals }) => {
     const [name] = positionals;
     if (name === undefined || positionals.length !== 1) throw noSuchModel(positionals);
-    const path = await pullByName(name, config.endpoint);
+    const path = (config['if-missing'] && fetched(name)) || (await pullByName(name, config.endpoint));
     process.stdout.write(`${config.json ? JSON.stringify({ name, path }) : path}\n`);
     return ExitCode.ok;
   },
 });
+
+/** The path of a model of a hub that serves as it is. Models of the catalogue are never asked for twice. */
+function fetched(name: string): string | undefined {
+  return isHubName(name) ? findHubModel(parseHubName(name)) : undefined;
+}
 
 /**
  * Returns the path of a model, which is fetched if it is missing. Progress is written to stderr. Throws PullError, and

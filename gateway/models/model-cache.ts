@@ -63,7 +63,7 @@ export function resolveModel(nameOrPath: string): string {
 }
 
 /** The path of a file or folder in the hub's cache; undefined if it has not been fetched. */
-function findHubModel(model: HubModel): string | undefined {
+export function findHubModel(model: HubModel): string | undefined {
   const cache = new HubCache(model);
   return model.path === undefined ? cache.findFolder() : cache.findFile(model.path);
 }

@@ -105,10 +105,11 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
         ->group(kScheduling);
   for (CLI::App* command : {&generate_command, &inspect_command, &bench_command})
     command->add_flag("--json", flags.json, "Print one JSON object")->group(kInputOutput);
+  CLI::App& devices_command = *app.add_subcommand(
+      "devices", uses_gpu ? "List the GPUs, and say whether each runs a kernel"
+                          : "Say which kernels, threads and NUMA nodes of this machine compute by default");
+  devices_command.add_flag("--json", flags.json, "Print one JSON object")->group(kInputOutput);
   if (uses_gpu) {
-    CLI::App& devices_command =
-        *app.add_subcommand("devices", "List the GPUs, and say whether each runs a kernel");
-    devices_command.add_flag("--json", flags.json, "Print one JSON object")->group(kInputOutput);
     add_gpu_device_flag(devices_command, flags.engine)
         ->description("Run a kernel on this GPU only; the others are listed")
         ->default_str("all of them");

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "runner/commands/flags.h"
@@ -108,6 +109,16 @@ Result<void> run_bench(Flags& flags, const BackendFactory& factory) {
   return bench(engine, flags.bench, subject, std::cout);
 }
 
+// What a single runner without flags computes with.
+Result<void> report_processor(const EngineFlags& flags, const BackendFactory& factory, bool json,
+                              std::ostream& out) {
+  const Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options());
+  if (!backend.ok()) return backend.error();
+  const std::string name = (*backend)->device().name();
+  out << (json ? nlohmann::json{{"device", name}}.dump() : name) << std::endl;
+  return {};
+}
+
 // "the commands are generate, score and inspect."
 std::string commands_sentence(const CLI::App& app) {
   const std::vector<const CLI::App*> commands = app.get_subcommands({});
@@ -170,7 +181,8 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
     if (app.got_subcommand("score")) return run_score(flags, factory);
     if (app.got_subcommand("checkpoint")) return run_checkpoint(flags, factory);
     if (app.got_subcommand("bench")) return run_bench(flags, factory);
-    if (factory.uses_gpu() && app.got_subcommand("devices")) {
+    if (app.got_subcommand("devices")) {
+      if (!factory.uses_gpu()) return report_processor(flags.engine, factory, flags.json, std::cout);
       const bool is_one = app.get_subcommand("devices")->count("--gpu-device") > 0;
       const auto number = is_one ? std::optional(flags.engine.gpu_device) : std::nullopt;
       return factory.report_devices(number, flags.json, std::cout);

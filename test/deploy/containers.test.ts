@@ -5,6 +5,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { parse, parseAllDocuments } from 'yaml';
 import { instructionsOf } from '../../deploy/containerfile.ts';
+import { pull as pullCommand } from '../../gateway/cli/pull.ts';
 import { type Config, readConfig } from '../../gateway/config/config.ts';
 import { parseHubName } from '../../gateway/models/hub/hub-file.ts';
 import { testApp } from '../fixtures/app.ts';
@@ -51,6 +52,7 @@ interface Manifest {
       readonly metadata: { readonly annotations: Readonly<Record<string, string>> };
       readonly spec: {
         readonly terminationGracePeriodSeconds: number;
+        readonly shareProcessNamespace: boolean;
         readonly securityContext: { readonly runAsUser: number; readonly fsGroup: number };
         readonly initContainers: readonly Container[];
         readonly containers: readonly [Container];
@@ -65,6 +67,7 @@ interface Service {
   readonly ports: readonly string[];
   readonly volumes: readonly string[];
   readonly stop_grace_period: string;
+  readonly init: boolean;
 }
 
 /** Seconds that a gateway has left when all its streams had their time. */
@@ -118,17 +121,19 @@ test('the Containerfile is made of pinned images, of targets of make, and of fla
   const command = JSON.parse(instructions('CMD')[0] as string) as string[];
   const { port, host } = served([...command, '--model', 'a']);
   assert.equal([host, instructions('EXPOSE')], ['0.0.0.0', [String(port)]]);
-  assert.match(containerfile, `http://127.0.0.1:${port}/ready`);
+  assert.match(containerfile, `http://127.0.0.1:${port}/health`);
   assert.equal(JSON.parse(instructions('ENTRYPOINT')[0] as string), ['runnel']);
 });
 
 test('Compose serves what it has pulled, by flags that there are, and gives it the time to drain', () => {
   const { pull, runnel, 'runnel-cuda': cuda } = compose.services;
+  assert.match(pullCommand.usage(), pull.command[1] as string);
   assert.equal([runnel.build.target, cuda.build.target], ['cpu', 'cuda']);
   for (const service of [runnel, cuda]) {
     assert.is(service.build.dockerfile, 'deploy/Containerfile');
     const config = served(service.command);
-    assert.equal(pull.command, ['pull', config.model]);
+    assert.equal(pull.command, ['pull', '--if-missing', config.model]);
+    assert.ok(service.init, 'ranks of a dead runner are reaped');
     parseHubName(config.model as string);
     assert.equal(service.ports, [`127.0.0.1:8080:${config.port}`]);
     assert.ok(service.volumes.some((volume) => volume.includes(`:${config['api-keys-file']}:ro`)));
@@ -139,7 +144,8 @@ test('Compose serves what it has pulled, by flags that there are, and gives it t
 test('the manifests’ settings are those of serve, and the pod has the time to drain', () => {
   for (const { errors, warnings } of documents) assert.equal([errors, warnings], [[], []]);
   const config = podConfig();
-  assert.equal(pod.initContainers[0]?.args, ['pull', config.model]);
+  assert.equal(pod.initContainers[0]?.args, ['pull', '--if-missing', config.model]);
+  assert.ok(pod.shareProcessNamespace, 'ranks of a dead runner are reaped');
   assert.equal(pod.containers[0].ports, [{ name: 'http', containerPort: config.port }]);
   const [program, seconds] = pod.containers[0].lifecycle.preStop.exec.command;
   assert.is(program, 'sleep');

@@ -54,6 +54,8 @@ async function serves(path: string, runner: string): Promise<void> {
     execFileSync(program, ['doctor', '--json', '--backend', 'cpu'], { cwd: '/', encoding: 'utf8' }),
   );
   assert.equal([said.serves, said.cpu_runner.file, said.cpu_runner.fault], ['cpu', runner, null]);
+  assert.match(said.processor.device, /^cpu, /);
+  assert.not.match(said.cuda_runner.fault ?? '', /make/, 'there is no make here');
   const gateway = await Gateway.startOn(TINY_MODEL, ['--port', '0'], { program: [program] });
   try {
     await gateway.ready();

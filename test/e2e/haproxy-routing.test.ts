@@ -3,14 +3,19 @@ import { readFileSync } from 'node:fs';
 import type { Server } from 'node:http';
 import { fileURLToPath } from 'node:url';
 import * as assert from 'uvu/assert';
+import { answerOutside } from '../../gateway/api/error-bodies.ts';
+import { operatorGroup } from '../../gateway/api/operator/routes.ts';
 import { GenerationError } from '../../gateway/runner/runner.ts';
 import { close, createHttpServer, listen } from '../../gateway/server/http-server.ts';
+import { randomIds } from '../../gateway/system/ids.ts';
+import { createLog } from '../../gateway/telemetry/log.ts';
 import { testApp } from '../fixtures/app.ts';
 import { EOS_ID } from '../fixtures/byte-model.ts';
 import { closeLater, closingSuite } from '../fixtures/closing-suite.ts';
 import { codeBlocksOf } from '../fixtures/guides.ts';
 import { HAPROXY, HAPROXY_CONFIG, HaProxy } from '../fixtures/haproxy.ts';
 import { httpLimits } from '../fixtures/http-limits.ts';
+import { answersTo, spellings } from '../fixtures/path-spellings.ts';
 import type { ScriptedRunner } from '../fixtures/scripted-runner.ts';
 import { PATIENCE_MS, until, within } from '../fixtures/within.ts';
 
@@ -41,7 +46,9 @@ class StandIn {
   }
 
   async start(): Promise<this> {
-    const server = createHttpServer(this.#app.app.fetch, httpLimits) as Server;
+    const server = createHttpServer(this.#app.app.fetch, httpLimits, {
+      onError: (error) => answerOutside(error, createLog('silent'), randomIds),
+    });
     const address = await listen(server, { host: '127.0.0.1', port: this.#port });
     this.#port = (address as { port: number }).port;
     this.#server = server;
@@ -335,6 +342,16 @@ proxyTest('the commands of fleets.md for HAProxy do what they say', async () => 
   const during = await fleet.placesOf(requests);
   assert.not(during.includes(place as Name));
   for (const [index, each] of before.entries()) if (each !== place) assert.is(during[index], each);
+});
+
+proxyTest('paths of operators are not there, however they are spelled', async () => {
+  const { proxy } = await Fleet.start();
+  const port = Number(new URL(proxy.url).port);
+  for (const { method, path } of [...operatorGroup.operations, { method: 'get', path: '/metrics/load' }]) {
+    const sent = [path, `http://localhost${path}`, ...spellings(path)];
+    for (const [target, status] of await answersTo(port, method.toUpperCase(), sent))
+      assert.ok([400, 404, 405].includes(status), `${method} ${target}: ${status}`);
+  }
 });
 
 test.run();

@@ -1,7 +1,7 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { chmodSync, chownSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
@@ -21,6 +21,8 @@ const START_MS = 120_000;
 const folder = temporaryFolder();
 const image = join(folder.path, 'image');
 const root = join(folder.path, 'root');
+// Thousands of files: a busy machine takes longer than a test may take to end.
+test.after(() => void execFileSync('rm', ['-rf', root]));
 
 const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
 const architecture = execFileSync('dpkg', ['--print-architecture'], { encoding: 'utf8' }).trim();
@@ -43,10 +45,12 @@ const json = <Value>(descriptor: Descriptor) => JSON.parse(blob(descriptor).toSt
 
 interface About {
   readonly architecture: string;
+  readonly created: string;
   readonly config: ImageConfig;
   readonly rootfs: { readonly diff_ids: readonly string[] };
 }
 let config: ImageConfig;
+let created: string;
 
 test('the archive is an image: each blob has its digest, and its layer is a root folder', () => {
   for (const path of [image, root]) mkdirSync(path);
@@ -59,20 +63,29 @@ test('the archive is an image: each blob has its digest, and its layer is a root
   const tar = execFileSync('gzip', ['-dc'], { input: blob(manifest.layers[0]), maxBuffer: 2 ** 30 });
   assert.equal(about.rootfs.diff_ids, [`sha256:${createHash('sha256').update(tar).digest('hex')}`]);
   execFileSync('tar', ['-xf', '-', '--numeric-owner', '-C', root], { input: tar });
-  config = about.config;
+  ({ config, created } = about);
   assert.is(config.User, '10001:10001');
   assert.ok('/models' in config.Volumes);
 });
 
-/** A script that runs its arguments as process 1 of the image's root folder. */
-function container(): string {
-  const path = join(folder.path, 'container');
+test('the same package gives the same bytes, at the time that is set', () => {
+  const deb = join(ROOT, `build/dist/runnel_${version}_${architecture}.deb`);
+  const args = ['--import', 'tsx', 'deploy/image.ts', '--package', deb, '--out', folder.path];
+  const env = { ...process.env, SOURCE_DATE_EPOCH: String(Date.parse(created) / 1000) };
+  execFileSync(process.execPath, args, { cwd: ROOT, stdio: 'ignore', env });
+  assert.ok(readFileSync(join(folder.path, basename(archive))).equals(readFileSync(archive)));
+});
+
+/** A script that runs its arguments as process 1 of the image's root folder. isAlone: with a network of its own. */
+function container(isAlone = false): string {
+  const path = join(folder.path, isAlone ? 'container-alone' : 'container');
   const models = dirname(TINY_MODEL);
   writeFileSync(
     path,
     `#!/bin/sh
-exec unshare --mount --pid --fork --kill-child sh -c '
+exec unshare ${isAlone ? '--net' : ''} --mount --pid --fork --kill-child sh -c '
 set -e
+${isAlone ? 'ip link set lo up' : ''}
 mount -t proc proc ${root}/proc
 mount --bind /dev ${root}/dev
 mount --bind -o ro ${models} ${root}/models
@@ -84,37 +97,43 @@ exec chroot --userspec=${config.User} ${root} env -i -C ${config.WorkingDir} ${c
   return path;
 }
 
-test('it serves as a user without rights, passes its health check, goes on after a kill, and ends on SIGTERM', async () => {
-  const args = ['serve', '--model', '/models/tiny-llama-q8_0.gguf', '--host', '127.0.0.1', '--port', '0'];
-  const child = spawn(container(), [...config.Entrypoint, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+/** A gateway in the image, once it listens. */
+async function start(script: string, args: readonly string[]) {
+  const child = spawn(script, [...config.Entrypoint, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
   const ended = new Promise<number | null>((resolve) => child.once('exit', resolve));
-  try {
-    const listening = new Promise<string>((resolve) => {
-      createInterface(child.stdout).on('line', (line) => {
-        const url = /http:\/\/[\d.]+:\d+/.exec(line)?.[0];
-        if (url !== undefined) resolve(url);
-      });
+  const listening = new Promise<string>((resolve) => {
+    createInterface(child.stdout).on('line', (line) => {
+      const url = /http:\/\/[\d.]+:\d+/.exec(line)?.[0];
+      if (url !== undefined) resolve(url);
     });
+  });
+  try {
     const url = await within(START_MS, 'The gateway to listen', listening);
+    return { child, ended, url };
+  } catch (error) {
+    child.kill('SIGKILL');
+    throw error;
+  }
+}
+
+test('it serves as a user without rights, goes on after a kill, and ends on SIGTERM', async () => {
+  const args = ['serve', '--model', '/models/tiny-llama-q8_0.gguf', '--host', '127.0.0.1', '--port', '0'];
+  const { child, ended, url } = await start(container(), args);
+  try {
     await until(START_MS, 'The gateway to be ready', async () => (await fetch(`${url}/ready`)).ok);
     const [gateway] = childrenOf(child.pid) as [number];
     assert.match(readFileSync(`/proc/${gateway}/status`, 'utf8'), /^Uid:\s10001\s10001/m);
     assert.match(readFileSync(`/proc/${gateway}/status`, 'utf8'), /^NSpid:\s\d+\s1$/m, 'process 1');
 
-    const [, ...check] = config.Healthcheck.Test.map((word) =>
-      word.replaceAll(':8080', `:${new URL(url).port}`),
-    );
-    assert.is(spawnSync(container(), check).status, 0);
-
     const runner = childNamed(gateway, 'cpu-runner');
     const body = {
       model: 'tiny-llama-q8_0',
-      prompt: 'hello',
+      messages: [{ role: 'user', content: 'hello' }],
       max_tokens: 200,
       min_tokens: 200,
       stream: true,
     };
-    const answer = await fetch(`${url}/v1/completions`, {
+    const answer = await fetch(`${url}/v1/chat/completions`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify(body),
@@ -131,10 +150,41 @@ test('it serves as a user without rights, passes its health check, goes on after
   }
 });
 
+test('by its own command it listens where its health check asks, with keys; it is healthy without a model', async () => {
+  const keys = join(root, 'run/runnel/api-keys');
+  mkdirSync(dirname(keys), { recursive: true });
+  writeFileSync(keys, 'a-key-of-this-test\n', { mode: 0o600 });
+  const [user = 0, group = 0] = config.User.split(':').map(Number);
+  chownSync(keys, user, group);
+  const args = [...config.Cmd, '--model', '/models/absent.gguf'];
+  const { child, ended, url } = await start(container(true), args);
+  try {
+    const [gateway] = childrenOf(child.pid) as [number];
+    const beside = (command: readonly string[]) =>
+      spawnSync('nsenter', [`--net=/proc/${gateway}/ns/net`, container(), ...command], { encoding: 'utf8' });
+    const statusOf = (path: string) =>
+      beside([
+        'node',
+        '-p',
+        `fetch(${JSON.stringify(url + path)}).then((r) => r.status).then(console.log), ''`,
+      ]);
+    const [kind, ...check] = config.Healthcheck.Test;
+    assert.is(kind, 'CMD');
+    assert.is(beside(check).status, 0);
+    assert.match(statusOf('/ready').stdout, /\b503\b/);
+    assert.match(statusOf('/v1/models').stdout, /\b401\b/);
+    process.kill(gateway, 'SIGTERM');
+    assert.is(await within(START_MS, 'The end', ended), 0);
+  } finally {
+    child.kill('SIGKILL');
+  }
+});
+
 test('doctor says that it computes on the CPU', () => {
   const command = [...config.Entrypoint, 'doctor', '--json', '--backend', 'cpu'];
   const said = JSON.parse(execFileSync(container(), command, { encoding: 'utf8' }));
   assert.equal([said.serves, said.cpu_runner.fault], ['cpu', null]);
+  assert.not.match(said.cuda_runner.fault ?? '', /make/, 'there is no make here');
 });
 
 if (process.getuid?.() === 0) test.run();

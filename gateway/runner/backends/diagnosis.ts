@@ -1,12 +1,14 @@
 /** What `runnel doctor` reports: what this machine can compute with, and what it lacks. */
-import { availableParallelism, freemem, totalmem } from 'node:os';
+import { freemem, totalmem } from 'node:os';
+import * as z from 'zod';
 import { type HugePages, hugePages, kernelFile, SHARED_PAGES } from '../../system/kernel.ts';
 import { escapeControls, lastLineOf } from '../../system/printable.ts';
 import { programOutput } from '../../system/program-output.ts';
 import { type NodeFacts, nodeFacts, nodeFault } from '../../system/version.ts';
 import { DeviceInquiry, type DeviceReport, notRunnable, usableDevice } from './devices.ts';
+import { type Remedies, remedies } from './remedies.ts';
 
-const VERSION_LIMITS = { timeoutMs: 10_000, maxBytes: 4096 };
+const ANSWER_LIMITS = { timeoutMs: 10_000, maxBytes: 4096 };
 /**
  * The processor flags that cpu-runner's fast kernels need, by the kernel's names. x86-64: those of x86-64-v3 that do not follow
  * from others. ARM64: dotprod.
@@ -26,6 +28,8 @@ export interface DiagnosisOptions {
   readonly nodeVersion?: string;
   /** Release of the kernel; by default the running one's. */
   readonly kernel?: string;
+  /** By default those of this tree or installation. */
+  readonly remedies?: Remedies;
 }
 
 export interface BinaryFacts {
@@ -41,7 +45,8 @@ export interface Diagnosis {
   readonly node: NodeFacts;
   readonly processor: {
     readonly model: string | null;
-    readonly num_processors: number;
+    /** The kernels, threads and NUMA nodes of a single runner without settings, as cpu-runner says; null: it does not. */
+    readonly device: string | null;
     /** Null where the kernel does not tell. */
     readonly has_fast_path: boolean | null;
   };
@@ -57,9 +62,10 @@ export interface Diagnosis {
 
 export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
   const { backend, root = '', gpuDevice, nodeVersion = process.version, kernel } = options;
+  const { cpuRunner: forCpu, cudaRunner: forCuda, bothRunners } = options.remedies ?? remedies;
   const [cpuRunner, cudaRunner] = await Promise.all([
-    binaryFacts(options.runner, 'make binaries'),
-    binaryFacts(options.cudaRunner, 'make cuda-runner'),
+    binaryFacts(options.runner, forCpu),
+    binaryFacts(options.cudaRunner, forCuda),
   ]);
   const devices =
     cudaRunner.fault === null
@@ -88,13 +94,14 @@ export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
       );
   }
   if (cpuRunner.version !== null && cudaRunner.version !== null && cpuRunner.version !== cudaRunner.version)
-    advice.push(
-      `cpu-runner is ${cpuRunner.version} and cuda-runner ${cudaRunner.version}: "make binaries cuda-runner" builds both anew.`,
-    );
+    advice.push(`cpu-runner is ${cpuRunner.version} and cuda-runner ${cudaRunner.version}: ${bothRunners}.`);
   return {
     serves: canCuda ? 'cuda' : canCpu ? 'cpu' : null,
     node,
-    processor: processorFacts(root),
+    processor: {
+      ...processorFacts(root),
+      device: cpuRunner.fault === null ? await deviceOf(cpuRunner) : null,
+    },
     memory: { total_bytes: totalmem(), free_bytes: freemem() },
     huge_pages: pages,
     cpu_runner: cpuRunner,
@@ -104,24 +111,33 @@ export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
   };
 }
 
-async function binaryFacts(file: string, helps: string): Promise<BinaryFacts> {
+async function binaryFacts(file: string, remedy: string): Promise<BinaryFacts> {
   const missing = notRunnable(file);
-  if (missing !== undefined)
-    return { file, version: null, fault: `${file} ${missing}; "${helps}" builds it.` };
-  const { stdout, stderr, fault } = await programOutput(file, ['--version'], VERSION_LIMITS);
+  if (missing !== undefined) return { file, version: null, fault: `${file} ${missing}; ${remedy}.` };
+  const { stdout, stderr, fault } = await programOutput(file, ['--version'], ANSWER_LIMITS);
   if (fault === undefined && stdout !== '')
     return { file, version: escapeControls(stdout.trim()), fault: null };
   const why = lastLineOf(stderr) || (fault ?? 'it says no version');
   return { file, version: null, fault: escapeControls(`${file} does not run: ${why}`) };
 }
 
-function processorFacts(root: string): Diagnosis['processor'] {
+const processorReport = z.object({ device: z.string().transform(escapeControls) });
+
+async function deviceOf({ file }: BinaryFacts): Promise<string | null> {
+  const { stdout } = await programOutput(file, ['devices', '--json'], ANSWER_LIMITS);
+  try {
+    return processorReport.parse(JSON.parse(stdout)).device;
+  } catch {
+    return null;
+  }
+}
+
+function processorFacts(root: string): Omit<Diagnosis['processor'], 'device'> {
   const text = kernelFile(`${root}/proc/cpuinfo`) ?? '';
   const [, kind, list = ''] = /^(flags|Features)\s*: (.*)$/m.exec(text) ?? [];
   const flags = list.split(' ');
   return {
     model: /^model name\s*: (.*)$/m.exec(text)?.[1] ?? null,
-    num_processors: availableParallelism(),
     has_fast_path:
       kind === undefined
         ? null

@@ -111,4 +111,21 @@ test('list shows what was pulled, from the catalogue and from hubs, with size an
   assert.is((await run(list.run, 'stray')).exitCode, 64);
 });
 
+test('pull --if-missing asks the hub for a model that is not there, and for no other', async () => {
+  process.env.HF_HUB_CACHE = join(folder.path, 'hub-of-pods');
+  const name = 'hf:owner/repo/model.gguf';
+  const hub = await FakeHub.start(Buffer.from('a model'));
+  const endpoint = ['--endpoint', hub.url];
+  const first = await run(pull.run, '--if-missing', ...endpoint, name);
+  assert.is(first.exitCode, 0, first.stderr);
+  const numAsked = hub.hubAsked.length;
+  assert.ok(numAsked > 0);
+  assert.equal(await run(pull.run, '--if-missing', ...endpoint, name), { ...first, stderr: '' });
+  assert.is(hub.hubAsked.length, numAsked);
+  await hub.stop();
+  assert.equal(await run(pull.run, '--if-missing', ...endpoint, name), { ...first, stderr: '' });
+  assert.is((await run(pull.run, ...endpoint, name)).exitCode, 69, 'without the flag it asks');
+  assert.is((await run(pull.run, '--if-missing', ...endpoint, 'hf:owner/repo/other.gguf')).exitCode, 69);
+});
+
 test.run();

@@ -1,17 +1,27 @@
 import { mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { pathToFileURL } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { doctor as command } from '../../../gateway/cli/doctor.ts';
 import type { DeviceReport } from '../../../gateway/runner/backends/devices.ts';
 import { type Diagnosis, diagnose } from '../../../gateway/runner/backends/diagnosis.ts';
+import { remedies, remediesIn } from '../../../gateway/runner/backends/remedies.ts';
 import { NODE_LINES, nodeFacts } from '../../../gateway/system/version.ts';
+import { CPU_RUNNER } from '../../fixtures/default-model.ts';
 import { runCommand } from '../../fixtures/run-command.ts';
 import { deviceReport, script } from '../../fixtures/stand-in-runners.ts';
 import { type Directory, temporaryDirectory } from '../../fixtures/supervised.ts';
 
 const test = suite('doctor');
 
-function runner(directory: Directory, name: string, version: string, report?: DeviceReport): string {
+const PROCESSOR = { device: 'cpu, avx2, 2 threads on 2 nodes' };
+
+function runner(
+  directory: Directory,
+  name: string,
+  version: string,
+  report: DeviceReport | typeof PROCESSOR = PROCESSOR,
+): string {
   return script(directory, name, [
     `if [ "$1" = --version ]; then echo ${version}; exit; fi`,
     `echo '${JSON.stringify(report)}'`,
@@ -30,7 +40,7 @@ test('a machine with a device: what it is, and that it serves', async () => {
   const directory = temporaryDirectory();
   const { exitCode, stdout } = await doctor(directory, deviceReport());
   assert.is(exitCode, 0);
-  const lines = stdout.trimEnd().split('\n').slice(4);
+  const lines = stdout.trimEnd().split('\n').slice(5);
   assert.equal(lines.slice(0, 5), [
     `cpu-runner   0.1.0 (${directory.path('cpu-runner')})`,
     `cuda-runner  0.1.0 (${directory.path('cuda-runner')})`,
@@ -92,6 +102,35 @@ test('which pages the weights that runners share get, and how to change that', a
   assert.equal(await pagesWith('advise', '5.15.0'), [true, 0]);
   assert.equal(await pagesWith('deny', '6.18.44'), [false, 1]);
   assert.equal(await pagesWith(undefined, '6.18.44'), [false, 0]);
+});
+
+test('what computes on the processor is what the runner says, if it says it', async () => {
+  const directory = temporaryDirectory();
+  const options = { backend: 'cpu', gpuDevice: 0, cudaRunner: directory.path('absent') } as const;
+  const of = async (file: string) => (await diagnose({ ...options, runner: file })).processor.device;
+  assert.is(await of(runner(directory, 'says', '0.1.0')), PROCESSOR.device);
+  assert.is(await of(script(directory, 'older', ['[ "$1" = --version ] && echo 0.0.9'])), null);
+  assert.is(await of(directory.path('absent')), null);
+  const { stdout } = await doctor(directory, undefined);
+  assert.match(stdout, `\ncomputes     ${PROCESSOR.device}, unless settings say otherwise\n`);
+  assert.match((await of(CPU_RUNNER)) ?? '', /^cpu, \w+, \d+ threads?/);
+});
+
+test('an installation, which has no make, says what helps there', async () => {
+  const directory = temporaryDirectory();
+  const none = directory.path('none');
+  const installed = remediesIn(pathToFileURL(`${none}/`));
+  const options = { backend: 'cuda', gpuDevice: 0, remedies: installed } as const;
+  const { cpu_runner, cuda_runner } = await diagnose({ ...options, runner: none, cudaRunner: none });
+  assert.is(cpu_runner.fault, `${none} does not exist; it comes with Runnel, so install that again.`);
+  assert.is(cuda_runner.fault, `${none} does not exist; this installation has none.`);
+  const [runnerFile, cudaRunner] = ['0.1.0', '0.0.9'].map((version) =>
+    runner(directory, version, version, deviceReport()),
+  ) as [string, string];
+  const { advice } = await diagnose({ ...options, runner: runnerFile, cudaRunner });
+  assert.match(advice.join(), 'cuda-runner 0.0.9: install both from one package.');
+  assert.equal(remediesIn(new URL('../../../', import.meta.url)), remedies);
+  assert.match(remedies.cudaRunner, /make/);
 });
 
 test('a missing, failing or mismatched runner is reported', async () => {

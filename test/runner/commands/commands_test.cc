@@ -321,6 +321,8 @@ TEST_CASE("command line: usage errors exit with status 64, other errors with the
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--activations", "i4"}) == 64);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--activations", "f32"}) == 69);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--isa", "avx2"}) == 69);
+  CHECK(status_of({"devices", "--json"}) == 69);
+  CHECK(status_of({"devices", "--gpu-device", "0"}) == 64);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--numa", "9"}) == 64);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--numa", "2"}) == 69);
   CHECK(status_of({"bench", "--model", "m", "--memory-bytes", "0"}) == 64);
