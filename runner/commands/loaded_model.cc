@@ -13,6 +13,7 @@
 
 #include "runner/commands/memory_plan.h"
 #include "runner/commands/memory_wait.h"
+#include "runner/commands/system_errors.h"
 #include "runner/commands/warm_up.h"
 #include "runner/models/kv_groups.h"
 #include "runner/models/registry.h"
@@ -187,6 +188,8 @@ Result<void> EngineFlags::start_ranks(int leaders_pipe) {
   Result<std::unique_ptr<RankGroup>> group = RankGroup::start(num_ranks, leaders_pipe);
   if (!group.ok()) return group.error();
   ranks = *std::move(group);
+  // The leader alone adopts blocks, and hears when it must let go of another runner's memory.
+  if (follows()) kv_sources = nullptr;
   return {};
 }
 
@@ -368,9 +371,11 @@ Result<LoadedModel> load(const EngineFlags& given, const ModelFiles& opened, std
 
 void follow_leader(const EngineFlags& flags, const Result<ModelFiles>& opened,
                    Result<std::unique_ptr<Backend>> backend) {
-  Result<RankModel> rank = !opened.ok()    ? Result<RankModel>(opened.error())
-                           : !backend.ok() ? Result<RankModel>(backend.error())
-                                           : load_rank(flags, *opened, *std::move(backend));
+  Result<RankModel> rank = with_system_errors([&]() -> Result<RankModel> {
+    if (!opened.ok()) return opened.error();
+    if (!backend.ok()) return backend.error();
+    return load_rank(flags, *opened, *std::move(backend));
+  });
   const auto agreed = flags.ranks->agree(rank.ok() ? Result<void>() : rank.error());
   if (agreed.ok()) follow(*rank->model, *flags.ranks);
   // The leader tells why it ends.

@@ -80,7 +80,7 @@ struct EngineFlags {
   std::vector<int> kv_from = {};  // descriptors of other runners' memory of that kind
   // By open_kv_memory(); kv_sources is null without kv_memory.
   std::shared_ptr<MemoryFile> kv_memory = nullptr;
-  std::shared_ptr<KvSources> kv_sources = nullptr;
+  std::shared_ptr<KvSources> kv_sources = nullptr;  // of a leader alone
   // Bytes of weights and KV cache that other processes have left in the files that this one was given. They
   // take no more memory.
   uint64_t held_bytes = 0;

@@ -1,11 +1,19 @@
 // A model that several processes compute together has the bits that one process gives it.
 #include "test/fixtures/tensor_parallel.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "cpu-runner/cpu_backend.h"
+#include "runner/backend/forwarding_backend.h"
 #include "runner/commands/loaded_model.h"
+#include "runner/commands/system_errors.h"
 #include "test/fixtures/golden_models.h"
 #include "test/fixtures/kv_files.h"
 #include "test/fixtures/temporary_folder.h"
@@ -28,6 +36,43 @@ auto with_ranks(EngineFlags flags, uint32_t num_ranks, const Fn& fn) {
   if (!loaded.ok()) FAIL(loaded.error().message);
   return fn(*loaded);
 }
+
+// The error of a load by two ranks. backend_of makes the backend that a rank takes of its own.
+using BackendOfRank = std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>, bool follows)>;
+Error refusal_by_two_ranks(EngineFlags flags, const BackendOfRank& backend_of = nullptr,
+                           const LoadProgressFn& progress = {}) {
+  flags.num_ranks = 2;
+  if (const auto started = flags.start_ranks(); !started.ok()) FAIL(started.error().message);
+  Result<std::unique_ptr<Backend>> backend = make_cpu_backend(flags.backend_options());
+  if (backend.ok() && backend_of != nullptr) backend = backend_of(*std::move(backend), flags.follows());
+  if (flags.follows()) follow_leader(flags, ModelFiles::open(flags.model), std::move(backend));
+  const Result<LoadedModel> loaded =
+      with_system_errors([&] { return load(flags, *std::move(backend), progress); });
+  if (loaded.ok()) FAIL("the model is loaded");
+  return loaded.error();
+}
+
+// A rank that the system refuses memory when it loads a matrix, or that fails in another way.
+class FailingBackend final : public ForwardingBackend {
+ public:
+  FailingBackend(std::unique_ptr<Backend> backend, bool throws)
+      : ForwardingBackend(*backend), own_(std::move(backend)), throws_(throws) {}
+
+  Result<WeightHandle> load_matrix(std::span<const TensorView>) override {
+    if (throws_) throw std::bad_alloc();
+    return Error{ExitCode::kTryAgain, "This rank cannot load it."};
+  }
+
+ private:
+  const std::unique_ptr<Backend> own_;
+  const bool throws_;
+};
+
+// Ends the test program if a test hangs, since a hanging load cannot be asked to end.
+struct Patience {
+  Patience() { alarm(120); }
+  ~Patience() { alarm(0); }
+};
 
 Logits logits_with(const EngineFlags& flags, uint32_t num_ranks, const std::vector<uint32_t>& ids) {
   return with_ranks(flags, num_ranks, [&](const LoadedModel& loaded) { return logits_of(loaded, ids); });
@@ -172,7 +217,60 @@ TEST_CASE("tensor parallel: blocks that one rank has kept are adopted by two, an
   }
 }
 
+TEST_CASE("tensor parallel: only the leader holds the KV memory of other runners") {
+  const Patience patience;
+  EngineFlags flags = small_flags_for(golden_model_path("llama3-q8_0.gguf"));
+  flags.num_ranks = 2;
+  flags.kv_memory = std::make_shared<MemoryFile>(sized_memory(1 << 20));
+  flags.kv_sources = std::make_shared<KvSources>();
+  {
+    Result<MemoryFile> other = MemoryFile::create("of-another-runner");
+    REQUIRE(other.ok());
+    REQUIRE(other->resize(1 << 20).ok());
+    flags.kv_sources->add(1, *std::move(other));
+  }
+  const auto num_held = [] {
+    return std::ranges::count_if(std::filesystem::directory_iterator("/proc/self/fd"), [](const auto& entry) {
+      std::error_code closed;  // the iterator's own descriptor is listed too
+      return read_symlink(entry.path(), closed).string().find("of-another-runner") != std::string::npos;
+    });
+  };
+  REQUIRE(flags.start_ranks().ok());
+  const bool holds = num_held() > 0;
+  const auto agreed = flags.ranks->agree(
+      flags.follows() && holds ? Error{ExitCode::kInternal, "A follower holds it."} : Result<void>());
+  if (flags.follows()) {
+    (void)flags.ranks->hear();
+    _exit(0);
+  }
+  CHECK(agreed.ok());
+  CHECK(holds);
+}
+
+TEST_CASE("tensor parallel: a leader that cannot load says why and ends the ranks that wait for it") {
+  const Patience patience;
+  CHECK(refusal_by_two_ranks(small_flags_for("/nonexistent.gguf")).exit_code == ExitCode::kNoFile);
+  // The others were told the plan, and wait where all say that they have loaded.
+  const EngineFlags flags = small_flags_for(golden_model_path("llama3-q8_0.gguf"));
+  const Error error =
+      refusal_by_two_ranks(flags, nullptr, [](uint64_t, uint64_t) { throw std::bad_alloc(); });
+  CHECK(error.exit_code == ExitCode::kSystem);
+}
+
 TEST_CASE("tensor parallel: a rank that cannot load ends the load with its reason") {
+  const Patience patience;
+  const EngineFlags flags = small_flags_for(golden_model_path("llama3-q8_0.gguf"));
+  for (const bool throws : {false, true}) {
+    const Error error = refusal_by_two_ranks(flags, [&](std::unique_ptr<Backend> backend, bool follows) {
+      if (follows) backend = std::make_unique<FailingBackend>(std::move(backend), throws);
+      return backend;
+    });
+    CHECK(error.exit_code == (throws ? ExitCode::kSystem : ExitCode::kTryAgain));
+    CHECK(error.message.ends_with(throws ? "The system refused memory." : "This rank cannot load it."));
+  }
+}
+
+TEST_CASE("tensor parallel: so many ranks as cannot share the model are refused") {
   const TemporaryFile file(write_tiny_llama({.num_heads = 4, .num_kv_heads = 2}).bytes());
   EngineFlags flags = small_flags_for(file.path());
   flags.num_ranks = 3;  // which is no multiple of 2

@@ -65,6 +65,7 @@ interface Service {
   readonly ports: readonly string[];
   readonly volumes: readonly string[];
   readonly stop_grace_period: string;
+  readonly init: boolean;
 }
 
 /** Seconds that a gateway has left when all its streams had their time. */
@@ -134,6 +135,12 @@ test('Compose serves what it has pulled, by flags that there are, and gives it t
     assert.ok(service.volumes.some((volume) => volume.includes(`:${config['api-keys-file']}:ro`)));
     assert.ok(Number.parseInt(service.stop_grace_period, 10) >= config['drain-timeout-sec'] + SPARE_SEC);
   }
+});
+
+test('where a container’s gateway would be process 1, an init waits for ranks whose runner was killed', () => {
+  for (const service of [compose.services.runnel, compose.services['runnel-cuda']])
+    assert.is(service.init, true);
+  assert.is(pod.shareProcessNamespace, true);
 });
 
 test('the manifests’ settings are those of serve, and the pod has the time to drain', () => {
