@@ -69,6 +69,7 @@ struct BackendOptions {
   std::shared_ptr<MemoryFile> weights_file = nullptr;
   // For a CPU: the processes that compute the model together, of which this is one. Null: it computes all.
   std::shared_ptr<RankGroup> ranks = nullptr;
+  uint32_t num_ranks = 1;  // how many these are; more than one without `ranks`: a backend that only plans
   // For GPUs: the number of the first one, how many compute the model together, and whether operations are
   // launched one by one instead of in a graph.
   uint32_t gpu_device = 0;

@@ -159,10 +159,11 @@ void EngineFlags::set_threads(const Topology& of_machine) {
 }
 
 BackendOptions EngineFlags::backend_options() const {
+  const uint32_t num_processes = ranks_are_gpus ? 1 : num_ranks;
   // A rank has one thread at least. The threads of a rank follow those of the rank before, so that it has as
   // few nodes as possible.
-  const uint32_t all_threads = ranks == nullptr ? num_threads : std::max(num_threads, ranks->num_ranks());
-  const RowRange own = ranks == nullptr ? RowRange{0, num_threads} : ranks->share_of(all_threads);
+  const uint32_t all_threads = num_processes == 1 ? num_threads : std::max(num_threads, num_processes);
+  const RowRange own = RankGroup::share_of(all_threads, num_processes, ranks == nullptr ? 0 : ranks->rank());
   const std::vector<NumaNode> nodes = num_nodes == 0 ? topology.nodes : made_up_nodes(num_nodes);
   return {.num_threads = own.count,
           .nodes = divide_threads(nodes, own.first, own.count, all_threads),
@@ -171,6 +172,7 @@ BackendOptions EngineFlags::backend_options() const {
           .activations = activations,
           .weights_file = weights_file,
           .ranks = ranks,
+          .num_ranks = num_processes,
           .gpu_device = gpu_device,
           .num_gpus = ranks_are_gpus ? num_ranks : 1,
           .may_use_fewer_gpus = fewer_gpus,

@@ -163,9 +163,9 @@ RankGroup::~RankGroup() {
   for (const int pid : followers_) (void)waitpid(pid, nullptr, 0);
 }
 
-RowRange RankGroup::share_of(uint32_t count) const {
-  const uint32_t rest = count % num_ranks_;
-  return {rank_ * (count / num_ranks_) + std::min(rank_, rest), count / num_ranks_ + (rank_ < rest ? 1 : 0)};
+RowRange RankGroup::share_of(uint32_t count, uint32_t num_ranks, uint32_t rank) {
+  const uint32_t rest = count % num_ranks;
+  return {rank * (count / num_ranks) + std::min(rank, rest), count / num_ranks + (rank < rest ? 1 : 0)};
 }
 
 uint32_t* RankGroup::told_words() {

@@ -37,8 +37,8 @@ class RankGroup {
   uint32_t rank() const { return rank_; }
   uint32_t num_ranks() const { return num_ranks_; }
   bool leads() const { return rank_ == 0; }
-  // The part of so many things that belongs to this rank: of 5 threads the first 3, or the last 2.
-  RowRange share_of(uint32_t count) const;
+  // The part of so many things that belongs to a rank: of 5 threads the first 3, or the last 2.
+  static RowRange share_of(uint32_t count, uint32_t num_ranks, uint32_t rank);
 
   // The leader tells all others something, which each of them hears once, in order.
   void tell(std::span<const uint32_t> words);

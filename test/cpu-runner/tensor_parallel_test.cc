@@ -13,6 +13,7 @@
 #include "cpu-runner/cpu_backend.h"
 #include "runner/backend/forwarding_backend.h"
 #include "runner/commands/loaded_model.h"
+#include "runner/commands/memory_plan.h"
 #include "runner/commands/system_errors.h"
 #include "test/fixtures/golden_models.h"
 #include "test/fixtures/kv_files.h"
@@ -217,6 +218,39 @@ TEST_CASE("tensor parallel: blocks that one rank has kept are adopted by two, an
   }
 }
 
+TEST_CASE("tensor parallel: a model is planned for ranks that are not started as for those that are") {
+  EngineFlags flags = small_flags_for(golden_model_path("llama3-q8_0.gguf"));
+  flags.num_ranks = 2;
+  flags.num_threads = 5;
+  const auto planned = [&](const ModelFile& file, Backend& backend) {
+    const Result<MemoryPlan> plan = plan_memory(flags, file, backend, {});
+    if (!plan.ok()) FAIL(plan.error().message);
+    return *plan;
+  };
+  const MemoryPlan expected =
+      with_ranks(flags, 2, [&](const LoadedModel& loaded) { return planned(loaded.file, *loaded.backend); });
+  const Result<ModelFile> file = read_model_file(flags);
+  REQUIRE(file.ok());
+  const std::unique_ptr<Backend> backend = *make_cpu_backend(flags.backend_options());
+  const MemoryPlan plan = planned(*file, *backend);
+  CHECK(backend->device().name().ends_with(", 3 threads in each of 2 ranks"));
+  CHECK(plan.weights == expected.weights);
+  CHECK(plan.kv_cache == expected.kv_cache);
+  CHECK(plan.step.rows == expected.step.rows);
+  CHECK(plan.step.attention == expected.step.attention);
+  CHECK(plan.step.logits == expected.step.logits);
+  flags.num_ranks = 1;
+  flags.num_threads = 3;
+  const std::unique_ptr<Backend> alone = *make_cpu_backend(flags.backend_options());
+  const MemoryPlan of_one = planned(*file, *alone);
+  // The rows of each and those on the boards; what each draws from, and the logits on the boards.
+  CHECK(plan.step.rows == 3 * of_one.step.rows);
+  const uint64_t of_boards = 2 * kMaxHeadRows * 272 * sizeof(float);
+  CHECK(plan.step.logits > of_one.step.logits + of_boards);
+  // Each rank is a process.
+  CHECK(usable_memory(flags, *backend).process > usable_memory(flags, *alone).process * 3 / 2);
+}
+
 TEST_CASE("tensor parallel: only the leader holds the KV memory of other runners") {
   const Patience patience;
   EngineFlags flags = small_flags_for(golden_model_path("llama3-q8_0.gguf"));
@@ -280,6 +314,13 @@ TEST_CASE("tensor parallel: so many ranks as cannot share the model are refused"
   const Result<LoadedModel> loaded = load(flags, *std::move(backend), {});
   REQUIRE_FALSE(loaded.ok());
   CHECK(loaded.error().exit_code == ExitCode::kUsage);
+  // They need not be started to know it.
+  flags.ranks = nullptr;
+  const Result<ModelFile> model = read_model_file(flags);
+  REQUIRE(model.ok());
+  const Result<MemoryPlan> plan = plan_memory(flags, *model, **make_cpu_backend(flags.backend_options()), {});
+  REQUIRE_FALSE(plan.ok());
+  CHECK(plan.error().message == loaded.error().message);
 }
 
 }  // namespace runnel

@@ -3,12 +3,15 @@
 #include "test/fixtures/tensor_parallel.h"
 
 #include <array>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "cpu-runner/cpu_backend.h"
 #include "cuda-runner/cuda_backend.h"
 #include "cuda-runner/emulator/machine.h"
+#include "runner/commands/inspect.h"
 #include "test/fixtures/golden_models.h"
 #include "test/fixtures/temporary_folder.h"
 
@@ -173,6 +176,28 @@ TEST_CASE("tensor parallel: a model that is too large for one GPU fits on two") 
   const Result<LoadedModel> two = load_on_gpus(flags, 2);
   if (!two.ok()) FAIL(two.error().message);
   CHECK(two->kv_cache_bytes > 0);
+}
+
+TEST_CASE("tensor parallel: inspect plans a model for so many GPUs as are to compute it") {
+  const TemporaryFile file(write_tiny_llama(llama_of(TensorType::kF32)).bytes());
+  EngineFlags flags = gpu_flags_for(file.path());
+  const uint64_t weights =
+      with_gpus(flags, 1, [](const LoadedModel& loaded) { return loaded.backend->weights_bytes(); });
+  flags.num_kvcache_blocks = 0;
+  flags.max_model_len = 512;
+  flags.gpu_memory_utilization = 0.9;
+  const Gpus gpus(3, weights * 8 / 5);
+  const auto described = [&](uint32_t num_gpus) {
+    flags.num_ranks = num_gpus;
+    std::ostringstream out;
+    CHECK(inspect(flags, {.kind = "cuda", .make = make_cuda_backend}, /*json=*/true, out).ok());
+    return nlohmann::json::parse(out.str());
+  };
+  CHECK(described(1)["obstacle"].is_string());
+  const nlohmann::json two = described(2);
+  CHECK(two["obstacle"].is_null());
+  CHECK(two["memory_bytes"] > weights);
+  CHECK(two["available_bytes"] > weights * 8 / 5);
 }
 
 TEST_CASE("tensor parallel: where a GPU is gone, half as many compute the same tokens if they may") {
