@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -75,6 +76,8 @@ struct BackendOptions {
   uint32_t gpu_device = 0;
   uint32_t num_gpus = 1;
   bool may_use_fewer_gpus = false;  // half as many, and so on, if one of them cannot be used
+  // With may_use_fewer_gpus: whether so many can compute the model. Null: any number can.
+  std::function<bool(uint32_t num_gpus)> can_share = nullptr;
   bool enforce_eager = false;
   // For a GPU: takes the times of the parts of the start, and makes the backend tell stderr those of
   // captures. Null: nobody asks.

@@ -180,6 +180,20 @@ BackendOptions EngineFlags::backend_options() const {
           .start_times = start_times};
 }
 
+BackendOptions EngineFlags::backend_options_for(const Result<ModelFiles>& opened) const {
+  BackendOptions options = backend_options();
+  if (!options.may_use_fewer_gpus || !opened.ok()) return options;
+  // What is wrong with the model is said when it is loaded.
+  const Result<ModelFile> file = ModelFile::read(*opened);
+  if (!file.ok()) return options;
+  if (const Result<ModelConfig> config = read_config(*file, architecture); config.ok()) {
+    options.can_share = [sizes = shared_sizes_of(*config)](uint32_t num_gpus) {
+      return check_shared(sizes, num_gpus).ok();
+    };
+  }
+  return options;
+}
+
 Result<void> EngineFlags::start_ranks(int leaders_pipe) {
   if (num_ranks == 1 || ranks_are_gpus) return {};
   if (share_weights || weights_fd >= 0) {
@@ -279,6 +293,16 @@ Result<EngineFlags> fitted_to(const ModelFile& file, const EngineFlags& flags) {
   return fitted;
 }
 
+SharedSizes shared_sizes_of(const ModelConfig& config) {
+  const bool has_experts = config.num_experts > 0;
+  return {.num_heads = config.num_heads,
+          .num_kv_heads = config.num_kv_heads,
+          .hidden = config.hidden_size,
+          .gated = has_experts ? config.expert_ffn_size : config.ffn_size,
+          .vocab = config.vocab_size,
+          .has_experts = has_experts};
+}
+
 Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress) {
   const Result<ModelFiles> opened = ModelFiles::open(flags.model);
@@ -299,10 +323,11 @@ Result<LoadedModel> load(const EngineFlags& given, const ModelFiles& opened, std
   };
   end_part("model file");
   if (flags.await_free_bytes > 0) {
-    const auto free_bytes = [&] { return backend->device().free_memory_bytes(); };
+    const ComputeDevice& device = backend->device();
+    const auto free_bytes = [&] { return device.free_memory_bytes() / device.num_ranks(); };
     const auto sleep = [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); };
     if (!await_free_bytes(flags.await_free_bytes, free_bytes, sleep)) {
-      std::fprintf(stderr, "Of the %llu bytes that the runner before held on the device, %llu are free.\n",
+      std::fprintf(stderr, "Of the %llu bytes that the runner before held on a device, %llu are free.\n",
                    static_cast<unsigned long long>(flags.await_free_bytes),
                    static_cast<unsigned long long>(free_bytes()));
     }

@@ -48,7 +48,8 @@ ordered_json json_of(const wire::Ready& ready) {
           {"embedding_size", ready.embedding_size()},
           {"shared_weights_bytes", ready.shared_weights_bytes()},
           {"weights_descriptor", ready.weights_descriptor()},
-          {"scores_pairs", ready.scores_pairs()}};
+          {"scores_pairs", ready.scores_pairs()},
+          {"num_ranks", ready.num_ranks()}};
 }
 
 ordered_json json_of(const wire::TokenLogprobs& logprobs) {

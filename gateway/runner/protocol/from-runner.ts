@@ -23,6 +23,7 @@ const maxPromptLogprobs = 256;
 const maxVocabSize = 2 ** 24;
 const maxEmbeddingSize = 2 ** 16;
 const maxDescriptor = 2 ** 20;
+const maxRanks = 16;
 const maxSentenceBytes = 4096;
 
 const finishReasons: ReadonlyMap<number, Output['finish']> = new Map([
@@ -142,6 +143,9 @@ const descriptor: ReadField<number, number | undefined> = (sent, name) => {
   return number;
 };
 
+/** Absent: one. */
+const ranks: ReadField<number, number> = (sent, name) => Math.max(1, whole(0, maxRanks)(sent, name));
+
 /** A string for people or for comparison. Control characters are escaped, so it can be shown as it is. */
 function text(maxBytes: number, isRequired = false): ReadField<string, string> {
   return (sent, name) => {
@@ -230,6 +234,7 @@ const readyFields = reader('ready', 'Ready', {
   kvCacheType: text(64, true),
   embeddingSize: whole(0, maxEmbeddingSize),
   scoresPairs: (sent: boolean | null | undefined) => sent === true,
+  numRanks: ranks,
 });
 export type Ready = ReturnType<typeof readyFields>;
 

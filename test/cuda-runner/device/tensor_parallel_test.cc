@@ -36,7 +36,8 @@ struct Gpus {
 
 Result<LoadedModel> load_on_gpus(EngineFlags flags, uint32_t num_gpus) {
   flags.num_ranks = num_gpus;
-  Result<std::unique_ptr<Backend>> backend = make_cuda_backend(flags.backend_options());
+  Result<std::unique_ptr<Backend>> backend =
+      make_cuda_backend(flags.backend_options_for(ModelFiles::open(flags.model)));
   if (!backend.ok()) return backend.error();
   return load(flags, *std::move(backend), {});
 }
@@ -211,6 +212,19 @@ TEST_CASE("tensor parallel: where a GPU is gone, half as many compute the same t
     CHECK(answers_of(*loaded) == expected);
     CHECK((loaded->backend->device().name().find("2 times") != std::string::npos) == (num_left == 3));
   }
+}
+
+TEST_CASE("tensor parallel: where half of the GPUs cannot share the model, a quarter and so on does") {
+  // 6 GPUs, three for each KV head; 3 cannot share 2 of them.
+  const TemporaryFile file(write_tiny_llama({.hidden = 96, .num_heads = 6, .num_kv_heads = 2}).bytes());
+  EngineFlags flags = gpu_flags_for(file.path());
+  const auto expected = with_gpus(flags, 6, answers_of);
+  flags.fewer_gpus = true;
+  const Gpus gpus(5);
+  const Result<LoadedModel> loaded = load_on_gpus(flags, 6);
+  if (!loaded.ok()) FAIL(loaded.error().message);
+  CHECK(loaded->backend->device().num_ranks() == 1);
+  CHECK(answers_of(*loaded) == expected);
 }
 
 TEST_CASE("tensor parallel: a GPU that is not there is named, and what cannot be shared is refused") {
