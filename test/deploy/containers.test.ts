@@ -51,6 +51,7 @@ interface Manifest {
       readonly metadata: { readonly annotations: Readonly<Record<string, string>> };
       readonly spec: {
         readonly terminationGracePeriodSeconds: number;
+        readonly shareProcessNamespace: boolean;
         readonly securityContext: { readonly runAsUser: number; readonly fsGroup: number };
         readonly initContainers: readonly Container[];
         readonly containers: readonly [Container];
