@@ -586,10 +586,11 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const BackendOptions& options)
 }
 
 Result<std::unique_ptr<Backend>> make_cpu_backend_on(std::shared_ptr<ThreadPool> threads,
-                                                     const BackendOptions& options) {
-  const Result<const Kernels*> kernels = kernels_for(options.isa);
-  if (!kernels) return kernels.error();
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(**kernels, std::move(threads), options));
+                                                     const BackendOptions& options, const Kernels* kernels) {
+  const Result<const Kernels*> usable =
+      kernels == nullptr ? kernels_for(options.isa) : Result<const Kernels*>(kernels);
+  if (!usable) return usable.error();
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(**usable, std::move(threads), options));
 }
 
 }  // namespace runnel

@@ -1,9 +1,11 @@
 // A model that several processes compute together has the bits that one process gives it.
 #include "test/fixtures/tensor_parallel.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <new>
@@ -11,6 +13,9 @@
 #include <vector>
 
 #include "cpu-runner/cpu_backend.h"
+#include "cpu-runner/isa.h"
+#include "cpu-runner/kernels/kernels.h"
+#include "cpu-runner/thread_pool.h"
 #include "runner/backend/forwarding_backend.h"
 #include "runner/commands/loaded_model.h"
 #include "runner/commands/memory_plan.h"
@@ -69,6 +74,65 @@ class FailingBackend final : public ForwardingBackend {
   const bool throws_;
 };
 
+// What the kernels of a rank have multiplied.
+struct Multiplications {
+  uint64_t products;   // of weights
+  uint64_t attention;  // of queries with keys, and of weights of positions with values
+};
+
+// The kernels of this processor, counted.
+namespace counting_kernels {
+
+Multiplications* of_this_rank = nullptr;
+
+void add(uint64_t Multiplications::*kind, uint64_t count) {
+  std::atomic_ref(of_this_rank->*kind).fetch_add(count, std::memory_order_relaxed);
+}
+
+const Kernels& counted() {
+  return **kernels_for("");
+}
+
+void multiply(const TiledWeights& weights, size_t tile, const Columns& columns, float* out,
+              size_t out_stride) {
+  constexpr uint64_t kTileRows = 32;
+  add(&Multiplications::products, kTileRows * weights.columns * columns.count);
+  counted().multiply_i8(weights, tile, columns, out, out_stride);
+}
+
+void count_attention(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, uint32_t first,
+                     uint32_t end) {
+  for (uint32_t i = 0; i < num_queries; ++i) {
+    const uint64_t seen_from = std::max(first, queries[i].first_position);
+    const uint64_t seen_to = std::min(end, queries[i].end_position);
+    add(&Multiplications::attention, 2 * kv.layout.head_dim * (seen_to - seen_from));
+  }
+}
+
+void attend(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, Scoring scoring) {
+  count_attention(kv, queries, num_queries, 0, UINT32_MAX);
+  counted().attend(kv, queries, num_queries, scoring);
+}
+
+void attend_split(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, Scoring scoring,
+                  uint32_t split) {
+  count_attention(kv, queries, num_queries, split * kSplitPositions, (split + 1) * kSplitPositions);
+  counted().attend_split(kv, queries, num_queries, scoring, split);
+}
+
+const Kernels& table() {
+  static const Kernels kTable = [] {
+    Kernels kernels = counted();
+    kernels.multiply_i8 = multiply;
+    kernels.attend = attend;
+    kernels.attend_split = attend_split;
+    return kernels;
+  }();
+  return kTable;
+}
+
+}  // namespace counting_kernels
+
 // Ends the test program if a test hangs, since a hanging load cannot be asked to end.
 struct Patience {
   Patience() { alarm(120); }
@@ -96,6 +160,54 @@ TEST_CASE("tensor parallel: each architecture has the same logits with any numbe
       CHECK(same_bits(logits_with(flags, 2, ids), expected));
     }
   }
+}
+
+TEST_CASE("tensor parallel: each architecture with more KV heads has the same logits with more ranks") {
+  uint32_t num_shared = 0;
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const std::vector<uint32_t> ids = Golden(model).ids();
+    for (const std::string& path : {f32_path(model), q8_0_path(model)}) {
+      CAPTURE(path);
+      const TemporaryFile file(with_kv_head_of_each_query(path).bytes());
+      const Result<ModelConfig> config = read_config(*ModelFile::open(file.path()), "");
+      REQUIRE(config.ok());
+      // Those with experts are too narrow.
+      const bool is_shared = check_shared(shared_sizes_of(*config), 3).ok();
+      CHECK(is_shared == (config->num_experts == 0));
+      if (!is_shared) continue;
+      ++num_shared;
+      EngineFlags flags = small_flags_for(file.path());
+      flags.max_model_len = model.max_positions;
+      const Logits expected = logits_with(flags, 1, ids);
+      for (const uint32_t num_ranks : {3u, 4u}) {
+        CAPTURE(num_ranks);
+        CHECK(same_bits(logits_with(flags, num_ranks, ids), expected));
+      }
+    }
+  }
+  CHECK(num_shared == 28);
+}
+
+TEST_CASE("tensor parallel: what ranks share of a model is known from its hyper-parameters") {
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const Result<ModelFile> file = ModelFile::open(f32_path(model));
+    REQUIRE(file.ok());
+    const Result<ModelConfig> config = read_config(*file, "");
+    REQUIRE(config.ok());
+    const Result<CountedWeights> counted = count_weights(*file, *config, **make_cpu_backend({}));
+    REQUIRE(counted.ok());
+    CHECK(shared_sizes_of(*config) == shared_sizes_of(counted->spec));
+  }
+}
+
+TEST_CASE("tensor parallel: experts have the same logits with three ranks") {
+  const TemporaryFile file(broad_mixtral().bytes());
+  const EngineFlags flags = small_flags_for(file.path());
+  const std::vector<uint32_t> ids = count_from(3, 40);
+  const Logits expected = logits_with(flags, 1, ids);
+  for (const uint32_t num_ranks : {2u, 3u}) CHECK(same_bits(logits_with(flags, num_ranks, ids), expected));
 }
 
 TEST_CASE("tensor parallel: ranks have the same logits with threads of any number of NUMA nodes") {
@@ -155,17 +267,34 @@ TEST_CASE("tensor parallel: requests in company have the same tokens with any nu
         golden_model_path("gemma2-q8_0.gguf"), golden_model_path("gpt-oss-q8_0.gguf")}) {
     CAPTURE(path);
     const EngineFlags flags = small_flags_for(path);
-    const auto expected = with_ranks(flags, 1, answers_of);
-    CHECK(with_ranks(flags, 2, answers_of) == expected);
+    uint64_t num_accepted_drafts = 0;
+    const auto answers = [&](const LoadedModel& loaded) {
+      auto all = answers_with(loaded, 60);
+      num_accepted_drafts = loaded.engine->counts().num_accepted_drafts;
+      return all;
+    };
+    const auto expected = with_ranks(flags, 1, answers);
+    CHECK(with_ranks(flags, 2, answers) == expected);
+    CHECK(num_accepted_drafts > 0);
   }
 }
 
 TEST_CASE("tensor parallel: an encoder has the same vectors with any number of ranks") {
-  const EngineFlags flags = small_flags_for(golden_model_path("bert-q8_0.gguf"));
-  const Logits expected = with_ranks(flags, 1, vectors_of);
-  CHECK(expected.size() == 4);
-  for (const uint32_t num_ranks : {2u, 4u})
-    CHECK(same_bits(with_ranks(flags, num_ranks, vectors_of), expected));
+  using Encoder = std::pair<std::string, Pooling>;
+  for (const auto& [name, pooling] :
+       {Encoder{"bert-q8_0.gguf", Pooling::kMean}, Encoder{"roberta-q8_0.gguf", Pooling::kCls},
+        Encoder{"nomic-bert-q8_0.gguf", Pooling::kMean}, Encoder{"bert-rank", Pooling::kRank},
+        Encoder{"roberta-rank", Pooling::kRank}}) {
+    CAPTURE(name);
+    const EngineFlags flags = small_flags_for(golden_model_path(name));
+    const auto vectors = [&](const LoadedModel& loaded) { return vectors_with(loaded, pooling); };
+    const Logits expected = with_ranks(flags, 1, vectors);
+    CHECK(expected.size() == 4);
+    for (const uint32_t num_ranks : {2u, 3u, 4u}) {
+      CAPTURE(num_ranks);
+      CHECK(same_bits(with_ranks(flags, num_ranks, vectors), expected));
+    }
+  }
 }
 
 TEST_CASE("tensor parallel: no rank holds more than its part of the weights and a tenth") {
@@ -177,6 +306,50 @@ TEST_CASE("tensor parallel: no rank holds more than its part of the weights and 
   // The first rank has the largest part.
   for (const uint32_t num_ranks : {2u, 4u})
     CHECK(with_ranks(small_flags_for(file.path()), num_ranks, bytes) <= 1.1 * whole / num_ranks);
+}
+
+TEST_CASE(
+    "tensor parallel: no rank multiplies more than its part and a tenth, in products and in attention") {
+  // Heads and rows divide by 2 and by 4.
+  const TemporaryFile file(write_tiny_llama(llama_of(TensorType::kQ8_0)).bytes());
+  // Shared by all ranks, which are processes.
+  auto* const counted =
+      static_cast<Multiplications*>(mmap(nullptr, sizeof(Multiplications) * kMaxRanks, PROT_READ | PROT_WRITE,
+                                         MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(counted != MAP_FAILED);
+  const auto count = [&](uint32_t num_ranks) {
+    std::fill_n(counted, kMaxRanks, Multiplications{});
+    EngineFlags flags = small_flags_for(file.path());
+    flags.num_ranks = num_ranks;
+    REQUIRE(flags.start_ranks().ok());
+    counting_kernels::of_this_rank = &counted[flags.ranks == nullptr ? 0 : flags.ranks->rank()];
+    const BackendOptions options = flags.backend_options();
+    Result<std::unique_ptr<ThreadPool>> threads = ThreadPool::create(options.num_threads);
+    REQUIRE(threads.ok());
+    Result<std::unique_ptr<Backend>> backend =
+        make_cpu_backend_on(*std::move(threads), options, &counting_kernels::table());
+    if (flags.follows()) follow_leader(flags, ModelFiles::open(flags.model), std::move(backend));
+    const Result<LoadedModel> loaded = load(flags, *std::move(backend), {});
+    if (!loaded.ok()) FAIL(loaded.error().message);
+    (void)logits_of(*loaded, count_from(3, 40));
+    return std::vector<Multiplications>(counted, counted + num_ranks);
+  };
+  const Multiplications whole = count(1).front();
+  CHECK(whole.products > 0);
+  CHECK(whole.attention > 0);
+  for (const uint32_t num_ranks : {2u, 4u}) {
+    CAPTURE(num_ranks);
+    Multiplications sum{};
+    for (const Multiplications& rank : count(num_ranks)) {
+      CHECK(static_cast<double>(rank.products) <= 1.1 * static_cast<double>(whole.products) / num_ranks);
+      CHECK(rank.attention == whole.attention / num_ranks);
+      sum.products += rank.products;
+      sum.attention += rank.attention;
+    }
+    CHECK(sum.products >= whole.products);
+    CHECK(sum.attention == whole.attention);
+  }
+  munmap(counted, sizeof(Multiplications) * kMaxRanks);
 }
 
 TEST_CASE("tensor parallel: what ranks exchange is what docs/performance.md says of a token") {
