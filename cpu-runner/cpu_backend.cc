@@ -40,7 +40,7 @@ class CpuBackend final : public Backend {
       : threads_(std::move(threads)),
         kernels_(kernels),
         executor_{kernels_, *threads_, options.activations},
-        device_(executor_, options.ranks == nullptr ? 1 : options.ranks->num_ranks()),
+        device_(executor_, options.num_ranks),
         kv_type_(options.kv_type),
         ranks_(options.ranks),
         weights_file_(options.weights_file),
@@ -95,7 +95,7 @@ class CpuBackend final : public Backend {
     weights_.push_back(std::move(weight));
     return {static_cast<int32_t>(weights_.size()) - 1};
   }
-  uint32_t num_ranks() const { return ranks_ == nullptr ? 1 : ranks_->num_ranks(); }
+  uint32_t num_ranks() const { return device_.num_ranks(); }
   // The rows of the next weight that this rank has; none: all.
   std::vector<RowRange> own_rows() const {
     if (ranks_ == nullptr) return {};
@@ -253,10 +253,14 @@ Result<StepMemory> CpuBackend::step_memory(const DecoderSpec& spec, const StepLi
   for (const RopeSpec& rope : spec.ropes)
     memory.rows += uint64_t{limits.max_rows} * rope.pairs.rotary_dim * sizeof(float);
   memory.attention = AttentionWorkspace::bytes(shape, threads_->num_threads(), limits.max_rows);
-  memory.logits = Activation::bytes(limits.max_head_rows, widths->hidden, num_nodes) +
+  memory.logits = num_ranks() * Activation::bytes(limits.max_head_rows, widths->hidden, num_nodes) +
                   DrawnRows::bytes(*threads_, limits.max_head_rows, spec.head.vocab_size);
-  // Every rank has the rows of all, and two boards hold them once more.
-  memory.rows *= num_ranks() == 1 ? 1 : num_ranks() + 1;
+  if (num_ranks() == 1) return memory;
+  // Every rank has the rows of all, and two boards hold them once more. The first rank draws; the logits of
+  // the others come to it on the boards.
+  constexpr uint64_t kBoards = 2;
+  memory.rows *= num_ranks() + 1;
+  memory.logits += kBoards * limits.max_head_rows * spec.head.vocab_size * sizeof(float);
   return memory;
 }
 
@@ -287,16 +291,17 @@ Result<WeightHandle> CpuBackend::load_matrix(std::span<const TensorView> stacked
 }
 
 Result<void> CpuBackend::share(const DecoderSpec& spec) {
-  if (ranks_ == nullptr) return {};
+  if (num_ranks() == 1) return {};
   Result<ShardPlan> plan = ShardPlan::make(spec, num_ranks());
   if (!plan) return plan.error();
   plan_ = *std::move(plan);
-  own_ = plan_[ranks_->rank()];
+  if (ranks_ != nullptr) own_ = plan_[ranks_->rank()];
   return {};
 }
 
 Result<void> CpuBackend::prepare(const DecoderSpec& spec, const StepLimits& limits) {
   CHECK(limits.max_rows > 0 && limits.max_head_rows > 0 && !logits_);
+  CHECK((num_ranks() > 1) == (ranks_ != nullptr));
   if (const auto finished = arena_.finish(); !finished) return finished;
   const Result<DecoderWidths> widths = widths_of(spec);
   if (!widths) return widths.error();
@@ -581,10 +586,11 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const BackendOptions& options)
 }
 
 Result<std::unique_ptr<Backend>> make_cpu_backend_on(std::shared_ptr<ThreadPool> threads,
-                                                     const BackendOptions& options) {
-  const Result<const Kernels*> kernels = kernels_for(options.isa);
-  if (!kernels) return kernels.error();
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(**kernels, std::move(threads), options));
+                                                     const BackendOptions& options, const Kernels* kernels) {
+  const Result<const Kernels*> usable =
+      kernels == nullptr ? kernels_for(options.isa) : Result<const Kernels*>(kernels);
+  if (!usable) return usable.error();
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(**usable, std::move(threads), options));
 }
 
 }  // namespace runnel

@@ -19,6 +19,7 @@ class CpuDevice final : public ComputeDevice {
   std::string name() const override;
   uint64_t free_memory_bytes() const override { return 0; }
   uint64_t total_memory_bytes() const override { return 0; }
+  uint32_t num_ranks() const override { return num_ranks_; }
   std::vector<double> seconds_of(const std::function<void()>& work, uint32_t num_times) override;
   Result<std::vector<double>> seconds_of_copy(uint64_t bytes, uint32_t num_times) override;
 

@@ -387,6 +387,10 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options
   }
   size_t num_ranks = options.num_gpus;
   while (num_ranks > ranks.size()) num_ranks /= 2;
+  // A half of 6 is 3, which cannot share 2 KV heads.
+  while (options.may_use_fewer_gpus && options.can_share && num_ranks > 1 &&
+         !options.can_share(static_cast<uint32_t>(num_ranks)))
+    num_ranks /= 2;
   ranks.resize(num_ranks);
   for (const auto& rank : ranks) {
     for (const auto& other : ranks) {

@@ -24,6 +24,7 @@ class CudaComputeDevice final : public ComputeDevice {
   // Of several devices, as if each had as little as that with the least: a model takes the same of each.
   uint64_t free_memory_bytes() const override;
   uint64_t total_memory_bytes() const override;
+  uint32_t num_ranks() const override { return static_cast<uint32_t>(devices_.size()); }
   // Captures work() into a graph and launches that, because separate launches take longer than small kernels.
   std::vector<double> seconds_of(const std::function<void()>& work, uint32_t num_times) override;
   Result<std::vector<double>> seconds_of_copy(uint64_t bytes, uint32_t num_times) override;

@@ -242,6 +242,7 @@ const FLAGS_OF_OTHERS: readonly string[] = [
   'docs/development.md --test-dir',
   'docs/numerics.md --cases',
   'docs/operations.md --cpus',
+  'docs/operations.md --cpuset-mems',
   'docs/operations.md --health-cmd',
   'docs/operations.md --init',
   'docs/operations.md --now',

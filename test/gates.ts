@@ -95,7 +95,7 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
       { 'kills with two runners': 200 },
     ),
     testFile('test/e2e/kills.test.ts', { KILLS: 50 }, { kills: 50 }),
-    testFile('test/e2e/tensor-parallel.test.ts', { RANK_KILLS: 100 }, { 'kills of ranks': 100 }),
+    testFile('test/e2e/tensor-parallel.test.ts', { RANK_KILLS: 100 }, { 'kills of ranks': 300 }),
     testFile(
       'test/e2e/batches.test.ts',
       { BATCH_LINES: 500, BATCH_KILLS: 30 },

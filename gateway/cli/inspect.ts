@@ -63,6 +63,7 @@ const planSettings = {
   numa: runnerSettings.numa,
   'kv-cache-type': runnerSettings['kv-cache-type'],
   quantize: runnerSettings.quantize,
+  'tensor-parallel-size': runnerSettings['tensor-parallel-size'],
 } as const;
 
 /** `runnel inspect`: says what a model file is and whether it can be served here. */
@@ -103,13 +104,14 @@ export const inspect = command({
       gpuDevice: Math.max(0, config['gpu-device'] ?? 0),
     });
     const serves = found === 'cuda' && backend === 'auto' && isEncoder(model.architecture) ? 'cpu' : found;
-    const given = (...names: ('threads' | 'numa' | 'kv-cache-type' | 'quantize')[]) =>
-      names.flatMap((name) => (config[name] === undefined ? [] : [`--${name}`, String(config[name])]));
+    const given = (
+      ...names: ('threads' | 'numa' | 'kv-cache-type' | 'quantize' | 'tensor-parallel-size')[]
+    ) => names.flatMap((name) => (config[name] === undefined ? [] : [`--${name}`, String(config[name])]));
     const device =
       serves === 'cuda'
         ? ['--gpu-device', String(Math.max(0, config['gpu-device'] ?? 0))]
         : given('threads', 'numa');
-    const flags = [...device, ...given('kv-cache-type', 'quantize')];
+    const flags = [...device, ...given('kv-cache-type', 'quantize', 'tensor-parallel-size')];
     const runner = serves === 'cuda' ? config['cuda-runner'] : config.runner;
     const told =
       serves === null

@@ -17,6 +17,7 @@ const ASKED = [
   'num-kvcache-blocks',
   'kv-cache-type',
   'quantize',
+  'tensor-parallel-size',
 ] as const satisfies (keyof RunnerConfig)[];
 const ASKED_OF_CPU = ['threads', 'numa', 'memory-bytes'] as const satisfies (keyof RunnerConfig)[];
 

@@ -259,6 +259,8 @@ export interface RunnerInfo {
   readonly embeddingSize: number;
   /** Whether the model has a classification head, which scores pairs of texts. */
   readonly scoresPairs: boolean;
+  /** GPUs or processes that compute the model together; bytes are those of all. */
+  readonly numRanks: number;
 }
 
 /** Another model takes over: the requests open with the old one are finished first, then the new one is loaded. */

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -69,11 +70,14 @@ struct BackendOptions {
   std::shared_ptr<MemoryFile> weights_file = nullptr;
   // For a CPU: the processes that compute the model together, of which this is one. Null: it computes all.
   std::shared_ptr<RankGroup> ranks = nullptr;
+  uint32_t num_ranks = 1;  // how many these are; more than one without `ranks`: a backend that only plans
   // For GPUs: the number of the first one, how many compute the model together, and whether operations are
   // launched one by one instead of in a graph.
   uint32_t gpu_device = 0;
   uint32_t num_gpus = 1;
   bool may_use_fewer_gpus = false;  // half as many, and so on, if one of them cannot be used
+  // With may_use_fewer_gpus: whether so many can compute the model. Null: any number can.
+  std::function<bool(uint32_t num_gpus)> can_share = nullptr;
   bool enforce_eager = false;
   // For a GPU: takes the times of the parts of the start, and makes the backend tell stderr those of
   // captures. Null: nobody asks.

@@ -21,6 +21,8 @@ class ComputeDevice {
   virtual uint64_t free_memory_bytes() const = 0;
   // All memory of such a device, used or free. 0: as above.
   virtual uint64_t total_memory_bytes() const = 0;
+  // GPUs or processes that compute the model together. Bytes of memory are those of all of them.
+  virtual uint32_t num_ranks() const = 0;
 
   // Seconds that the operations of work() take on the device, for each of num_times calls, after a call that
   // does not count. Call it in a forward pass whose operations are launched one by one (enforce_eager).

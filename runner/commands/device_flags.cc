@@ -130,7 +130,7 @@ void add_gpu_flags(CLI::App& command, EngineFlags& flags) {
       ->group(kDebugging);
   command
       .add_option("--await-free-bytes", flags.await_free_bytes,
-                  "Wait until the device has this many free bytes, 10 s at most: what a dead runner held")
+                  "Wait until each GPU has this many free bytes, 10 s at most: what a dead runner held there")
       ->type_name("BYTES")
       ->check(kWholeNumber)
       ->group(kKvCache);

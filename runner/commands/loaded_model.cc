@@ -13,6 +13,7 @@
 
 #include "runner/commands/memory_plan.h"
 #include "runner/commands/memory_wait.h"
+#include "runner/commands/system_errors.h"
 #include "runner/commands/warm_up.h"
 #include "runner/models/kv_groups.h"
 #include "runner/models/registry.h"
@@ -159,10 +160,11 @@ void EngineFlags::set_threads(const Topology& of_machine) {
 }
 
 BackendOptions EngineFlags::backend_options() const {
+  const uint32_t num_processes = ranks_are_gpus ? 1 : num_ranks;
   // A rank has one thread at least. The threads of a rank follow those of the rank before, so that it has as
   // few nodes as possible.
-  const uint32_t all_threads = ranks == nullptr ? num_threads : std::max(num_threads, ranks->num_ranks());
-  const RowRange own = ranks == nullptr ? RowRange{0, num_threads} : ranks->share_of(all_threads);
+  const uint32_t all_threads = num_processes == 1 ? num_threads : std::max(num_threads, num_processes);
+  const RowRange own = RankGroup::share_of(all_threads, num_processes, ranks == nullptr ? 0 : ranks->rank());
   const std::vector<NumaNode> nodes = num_nodes == 0 ? topology.nodes : made_up_nodes(num_nodes);
   return {.num_threads = own.count,
           .nodes = divide_threads(nodes, own.first, own.count, all_threads),
@@ -171,11 +173,26 @@ BackendOptions EngineFlags::backend_options() const {
           .activations = activations,
           .weights_file = weights_file,
           .ranks = ranks,
+          .num_ranks = num_processes,
           .gpu_device = gpu_device,
           .num_gpus = ranks_are_gpus ? num_ranks : 1,
           .may_use_fewer_gpus = fewer_gpus,
           .enforce_eager = enforce_eager,
           .start_times = start_times};
+}
+
+BackendOptions EngineFlags::backend_options_for(const Result<ModelFiles>& opened) const {
+  BackendOptions options = backend_options();
+  if (!options.may_use_fewer_gpus || !opened.ok()) return options;
+  // What is wrong with the model is said when it is loaded.
+  const Result<ModelFile> file = ModelFile::read(*opened);
+  if (!file.ok()) return options;
+  if (const Result<ModelConfig> config = read_config(*file, architecture); config.ok()) {
+    options.can_share = [sizes = shared_sizes_of(*config)](uint32_t num_gpus) {
+      return check_shared(sizes, num_gpus).ok();
+    };
+  }
+  return options;
 }
 
 Result<void> EngineFlags::start_ranks(int leaders_pipe) {
@@ -188,6 +205,8 @@ Result<void> EngineFlags::start_ranks(int leaders_pipe) {
   Result<std::unique_ptr<RankGroup>> group = RankGroup::start(num_ranks, leaders_pipe);
   if (!group.ok()) return group.error();
   ranks = *std::move(group);
+  // The leader alone adopts blocks, and hears when it must let go of another runner's memory.
+  if (follows()) kv_sources = nullptr;
   return {};
 }
 
@@ -275,6 +294,16 @@ Result<EngineFlags> fitted_to(const ModelFile& file, const EngineFlags& flags) {
   return fitted;
 }
 
+SharedSizes shared_sizes_of(const ModelConfig& config) {
+  const bool has_experts = config.num_experts > 0;
+  return {.num_heads = config.num_heads,
+          .num_kv_heads = config.num_kv_heads,
+          .hidden = config.hidden_size,
+          .gated = has_experts ? config.expert_ffn_size : config.ffn_size,
+          .vocab = config.vocab_size,
+          .has_experts = has_experts};
+}
+
 Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress) {
   const Result<ModelFiles> opened = ModelFiles::open(flags.model);
@@ -295,10 +324,11 @@ Result<LoadedModel> load(const EngineFlags& given, const ModelFiles& opened, std
   };
   end_part("model file");
   if (flags.await_free_bytes > 0) {
-    const auto free_bytes = [&] { return backend->device().free_memory_bytes(); };
+    const ComputeDevice& device = backend->device();
+    const auto free_bytes = [&] { return device.free_memory_bytes() / device.num_ranks(); };
     const auto sleep = [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); };
     if (!await_free_bytes(flags.await_free_bytes, free_bytes, sleep)) {
-      std::fprintf(stderr, "Of the %llu bytes that the runner before held on the device, %llu are free.\n",
+      std::fprintf(stderr, "Of the %llu bytes that the runner before held on a device, %llu are free.\n",
                    static_cast<unsigned long long>(flags.await_free_bytes),
                    static_cast<unsigned long long>(free_bytes()));
     }
@@ -373,9 +403,11 @@ std::string LoadedModel::numerics_id() const {
 
 void follow_leader(const EngineFlags& flags, const Result<ModelFiles>& opened,
                    Result<std::unique_ptr<Backend>> backend) {
-  Result<RankModel> rank = !opened.ok()    ? Result<RankModel>(opened.error())
-                           : !backend.ok() ? Result<RankModel>(backend.error())
-                                           : load_rank(flags, *opened, *std::move(backend));
+  Result<RankModel> rank = with_system_errors([&]() -> Result<RankModel> {
+    if (!opened.ok()) return opened.error();
+    if (!backend.ok()) return backend.error();
+    return load_rank(flags, *opened, *std::move(backend));
+  });
   const auto agreed = flags.ranks->agree(rank.ok() ? Result<void>() : rank.error());
   if (agreed.ok()) follow(*rank->model, *flags.ranks);
   // The leader tells why it ends.

@@ -64,7 +64,7 @@ struct EngineFlags {
   double gpu_memory_utilization = 0.0;
   // The plan counts no more than this as available, for all runners together; 0: no limit.
   uint64_t available_bytes = 0;
-  // The load waits until this many bytes of the device are free; 0: it does not.
+  // The load waits until this many bytes of each device are free; 0: it does not.
   uint64_t await_free_bytes = 0;
   // Runners on this machine with this model, each with an equal part of the memory, or of what shared weights
   // leave of it.
@@ -80,7 +80,7 @@ struct EngineFlags {
   std::vector<int> kv_from = {};  // descriptors of other runners' memory of that kind
   // By open_kv_memory(); kv_sources is null without kv_memory.
   std::shared_ptr<MemoryFile> kv_memory = nullptr;
-  std::shared_ptr<KvSources> kv_sources = nullptr;
+  std::shared_ptr<KvSources> kv_sources = nullptr;  // of a leader alone
   // Bytes of weights and KV cache that other processes have left in the files that this one was given. They
   // take no more memory.
   uint64_t held_bytes = 0;
@@ -103,6 +103,8 @@ struct EngineFlags {
   // See EngineConfig.
   uint32_t max_head_rows() const;
   BackendOptions backend_options() const;
+  // The same for this model: with fewer_gpus as many are left as can share it.
+  BackendOptions backend_options_for(const Result<ModelFiles>& opened) const;
   // Starts the other processes, if there are several: they return from here too, with flags.ranks of their
   // own. Must be called when all files are open, before the sandbox is entered and before a thread starts.
   // Fails with kUsage with a file of weights, which no rank has whole, and with kSystem. leaders_pipe: what
@@ -134,6 +136,9 @@ Result<ModelFile> read_model_file(const EngineFlags& flags);
 // The flags for this model: an encoder computes a text in one step, so a step has room for its context. Fails
 // as read_config does.
 Result<EngineFlags> fitted_to(const ModelFile& file, const EngineFlags& flags);
+
+// As the model's spec will have them.
+SharedSizes shared_sizes_of(const ModelConfig& config);
 
 struct LoadedModel {
   std::shared_ptr<RankGroup> ranks;      // null with one rank

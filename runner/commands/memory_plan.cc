@@ -320,7 +320,8 @@ UsableMemory usable_memory(const EngineFlags& flags, Backend& backend) {
     if (flags.available_bytes > 0) for_all = of_device;
   } else {
     const Result<uint64_t> process = private_memory_bytes();
-    usable.process = process.ok() ? *process : 0;
+    // Each rank is a process like this one.
+    usable.process = backend.device().num_ranks() * (process.ok() ? *process : 0);
     usable.available = available_memory_bytes();
     if (usable.available) *usable.available += flags.held_bytes;
     for_all = total_memory_bytes();

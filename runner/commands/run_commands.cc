@@ -22,8 +22,9 @@ namespace {
 // Starts the other ranks first, if there are several; they do not return from here.
 Result<std::unique_ptr<Backend>> make_backend(EngineFlags& flags, const BackendFactory& factory) {
   if (const auto started = flags.start_ranks(); !started.ok()) return started.error();
-  Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options());
-  if (flags.follows()) follow_leader(flags, ModelFiles::open(flags.model), std::move(backend));
+  const Result<ModelFiles> opened = ModelFiles::open(flags.model);
+  Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options_for(opened));
+  if (flags.follows()) follow_leader(flags, opened, std::move(backend));
   return backend;
 }
 

@@ -55,6 +55,7 @@ wire::FromRunner ready_from(const LoadedModel& loaded, const EngineFlags& flags)
   ready.set_kv_cache_type(std::string(kv_type_name(flags.kv_cache_type)));
   ready.set_embedding_size(loaded.model->config().hidden_size);
   ready.set_scores_pairs(loaded.model->config().has_classifier);
+  ready.set_num_ranks(loaded.backend->device().num_ranks());
   if (flags.weights_file != nullptr && flags.weights_file->is_sealed()) {
     ready.set_shared_weights_bytes(loaded.weights_bytes);
     if (flags.share_weights)
@@ -151,7 +152,7 @@ Result<void> serve_model(EngineFlags flags, const ServeFlags& serve_flags, const
   const Result<std::string> sandbox = factory.uses_gpu() ? enter_sandbox(serve_flags.sandbox, kGpuObstacle)
                                                          : enter_sandbox(serve_flags.sandbox);
   if (!sandbox.ok()) return sandbox.error();
-  Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options());
+  Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options_for(file));
   if (flags.follows()) follow_leader(flags, file, std::move(backend));
   if (!backend.ok()) return backend.error();
   if (const auto sent = writer.send(hello_from(**backend, factory, *sandbox)); !sent.ok()) return sent;

@@ -49,7 +49,8 @@ ordered_json json_of(const wire::Ready& ready) {
           {"shared_weights_bytes", ready.shared_weights_bytes()},
           {"weights_descriptor", ready.weights_descriptor()},
           {"scores_pairs", ready.scores_pairs()},
-          {"numerics_id", ready.numerics_id()}};
+          {"numerics_id", ready.numerics_id()},
+          {"num_ranks", ready.num_ranks()}};
 }
 
 ordered_json json_of(const wire::TokenLogprobs& logprobs) {

@@ -91,8 +91,8 @@ void become_follower(int leaders_pipe) {
   const int nothing = open("/dev/null", O_RDWR);
   dup2(nothing, STDIN_FILENO);
   dup2(nothing, STDOUT_FILENO);
+  if (leaders_pipe >= 0) dup2(nothing, leaders_pipe);
   close(nothing);
-  if (leaders_pipe >= 0) close(leaders_pipe);
 }
 
 }  // namespace
@@ -129,9 +129,11 @@ Result<std::unique_ptr<RankGroup>> RankGroup::start(uint32_t num_ranks, int lead
     int pipe[2] = {-1, -1};
     const pid_t pid = pipe2(pipe, O_CLOEXEC) == 0 ? fork() : -1;
     if (pid < 0) {
+      const std::string reason = std::strerror(errno);
+      for (const int end : pipe)
+        if (end >= 0) close(end);
       return Error{ExitCode::kSystem, "The system refuses a process for rank " + std::to_string(rank) +
-                                          " of " + std::to_string(num_ranks) + ": " + std::strerror(errno) +
-                                          "."};
+                                          " of " + std::to_string(num_ranks) + ": " + reason + "."};
     }
     if (pid == 0) {
       close(pipe[1]);
@@ -156,14 +158,14 @@ RankGroup::~RankGroup() {
   if (!leads() || shared_ == nullptr) return;
   shared_->is_over = true;
   shared_->told.add(1);
-  // In a sandbox this is refused, and the followers end by themselves.
-  for (const int pid : followers_) (void)waitpid(pid, nullptr, 0);
+  // Some may wait in a meeting to which nobody comes, so none is asked to end.
   for (const int pipe : lifelines_) close(pipe);
+  for (const int pid : followers_) (void)waitpid(pid, nullptr, 0);
 }
 
-RowRange RankGroup::share_of(uint32_t count) const {
-  const uint32_t rest = count % num_ranks_;
-  return {rank_ * (count / num_ranks_) + std::min(rank_, rest), count / num_ranks_ + (rank_ < rest ? 1 : 0)};
+RowRange RankGroup::share_of(uint32_t count, uint32_t num_ranks, uint32_t rank) {
+  const uint32_t rest = count % num_ranks;
+  return {rank * (count / num_ranks) + std::min(rank, rest), count / num_ranks + (rank < rest ? 1 : 0)};
 }
 
 uint32_t* RankGroup::told_words() {

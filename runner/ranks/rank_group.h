@@ -29,16 +29,16 @@ class RankGroup {
 
   // Starts num_ranks - 1 processes that go on from here as this one does. Must be called while there is one
   // thread, and before the sandbox is entered. The new processes read and write no pipe of this one but
-  // stderr; leaders_pipe is another one to close, or -1. Fails with kSystem.
+  // stderr; leaders_pipe is another one that leads nowhere there, or -1. Fails with kSystem.
   static Result<std::unique_ptr<RankGroup>> start(uint32_t num_ranks, int leaders_pipe = -1);
-  // The leader ends the others.
+  // The leader ends the others, whatever they are doing, and waits until they have ended.
   ~RankGroup();
 
   uint32_t rank() const { return rank_; }
   uint32_t num_ranks() const { return num_ranks_; }
   bool leads() const { return rank_ == 0; }
-  // The part of so many things that belongs to this rank: of 5 threads the first 3, or the last 2.
-  RowRange share_of(uint32_t count) const;
+  // The part of so many things that belongs to a rank: of 5 threads the first 3, or the last 2.
+  static RowRange share_of(uint32_t count, uint32_t num_ranks, uint32_t rank);
 
   // The leader tells all others something, which each of them hears once, in order.
   void tell(std::span<const uint32_t> words);

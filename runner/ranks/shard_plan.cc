@@ -35,31 +35,52 @@ Error refusal(uint32_t num_ranks, const std::string& reason) {
           "--tensor-parallel-size is " + std::to_string(num_ranks) + ", and the model " + reason + "."};
 }
 
+// Ranks that have the same KV head share its queries.
+uint32_t ranks_of_kv_head(const SharedSizes& sizes, uint32_t num_ranks) {
+  return std::max(1u, num_ranks / sizes.num_kv_heads);
+}
+
 }  // namespace
 
-Result<ShardPlan> ShardPlan::make(const DecoderSpec& spec, uint32_t num_ranks) {
-  CHECK(num_ranks > 0 && num_ranks <= kMaxRanks && !spec.layers.empty());
+SharedSizes shared_sizes_of(const DecoderSpec& spec) {
+  CHECK(!spec.layers.empty());
   const LayerSpec& layer = spec.layers.front();
-  const AttentionShape& attention = layer.attention;
-  const bool has_experts = layer.ffn.experts.num_experts > 0;
-  // Ranks that have the same KV head share its queries.
-  const uint32_t ranks_of_head = std::max(1u, num_ranks / attention.num_kv_heads);
-  const uint32_t queries_of_head = attention.num_heads / attention.num_kv_heads;
-  if (num_ranks > attention.num_kv_heads && num_ranks % attention.num_kv_heads != 0) {
-    return refusal(num_ranks, "has " + std::to_string(attention.num_kv_heads) +
+  return {.num_heads = layer.attention.num_heads,
+          .num_kv_heads = layer.attention.num_kv_heads,
+          .hidden = spec.hidden_size,
+          .gated = layer.ffn.width,
+          .vocab = spec.head.vocab_size,
+          .has_experts = layer.ffn.experts.num_experts > 0};
+}
+
+Result<void> check_shared(const SharedSizes& sizes, uint32_t num_ranks) {
+  if (num_ranks > sizes.num_kv_heads && num_ranks % sizes.num_kv_heads != 0) {
+    return refusal(num_ranks, "has " + std::to_string(sizes.num_kv_heads) +
                                   " KV heads; it must be at most as many, or a multiple of them");
   }
-  if (ranks_of_head > queries_of_head) {
-    return refusal(num_ranks, "has " + std::to_string(attention.num_heads) +
+  if (ranks_of_kv_head(sizes, num_ranks) > sizes.num_heads / sizes.num_kv_heads) {
+    return refusal(num_ranks, "has " + std::to_string(sizes.num_heads) +
                                   " heads; there can be no more ranks than heads");
   }
   const uint32_t narrowest =
-      std::min({spec.hidden_size, layer.ffn.width, spec.head.vocab_size}) / (has_experts ? kTileRows : 1);
+      std::min({sizes.hidden, sizes.gated, sizes.vocab}) / (sizes.has_experts ? kTileRows : 1);
   if (num_ranks > narrowest) {
     return refusal(num_ranks, "has a matrix of " + std::to_string(narrowest) +
-                                  (has_experts ? " tiles" : " rows") +
+                                  (sizes.has_experts ? " tiles" : " rows") +
                                   "; there can be no more ranks than that");
   }
+  return {};
+}
+
+Result<ShardPlan> ShardPlan::make(const DecoderSpec& spec, uint32_t num_ranks) {
+  CHECK(num_ranks > 0 && num_ranks <= kMaxRanks);
+  const SharedSizes sizes = shared_sizes_of(spec);
+  if (const auto checked = check_shared(sizes, num_ranks); !checked) return checked.error();
+  const LayerSpec& layer = spec.layers.front();
+  const AttentionShape& attention = layer.attention;
+  const bool has_experts = sizes.has_experts;
+  const uint32_t ranks_of_head = ranks_of_kv_head(sizes, num_ranks);
+  const uint32_t queries_of_head = attention.num_heads / attention.num_kv_heads;
 
   ShardPlan plan;
   plan.num_heads_ = attention.num_heads;

@@ -38,13 +38,29 @@ struct Shard {
   }
 };
 
+// What of a model is divided among ranks.
+struct SharedSizes {
+  uint32_t num_heads;
+  uint32_t num_kv_heads;
+  uint32_t hidden;
+  uint32_t gated;  // width of a feed-forward part, or of that of each expert
+  uint32_t vocab;
+  bool has_experts;
+
+  bool operator==(const SharedSizes&) const = default;
+};
+
+SharedSizes shared_sizes_of(const DecoderSpec& spec);
+// Fails with kUsage if so many ranks cannot share a model of these sizes.
+Result<void> check_shared(const SharedSizes& sizes, uint32_t num_ranks);
+
 class ShardPlan {
  public:
   // One rank, which has everything.
   ShardPlan() = default;
   // Ranks have whole KV heads, with the queries that see them. Above the number of KV heads, each is given to
-  // as many ranks, which share its queries. Shares may differ by one unit. Fails with kUsage if the model
-  // cannot be shared by so many. The spec's weights need not be loaded: only their handles are looked at.
+  // as many ranks, which share its queries. Shares may differ by one unit. Fails as check_shared does. The
+  // spec's weights need not be loaded: only their handles are looked at.
   static Result<ShardPlan> make(const DecoderSpec& spec, uint32_t num_ranks);
 
   uint32_t num_ranks() const { return static_cast<uint32_t>(shards_.size()); }

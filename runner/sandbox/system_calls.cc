@@ -42,6 +42,7 @@ constexpr long kAllowed[] = {
     // Threads, from start to end, and waking them.
     SYS_futex, SYS_sched_yield, SYS_sched_getaffinity, SYS_set_robust_list, SYS_rseq, SYS_gettid, SYS_getpid,
     SYS_exit, SYS_exit_group,
+    SYS_wait4,  // of a leader for the ranks that it has started (runner/ranks); nobody else is its child
     // System calls for clocks, where the kernel's page for reading clocks cannot be used.
     SYS_clock_gettime, SYS_clock_nanosleep,
     // Signals are blocked while a thread starts; abort resets its handler; a call that a debugger stopped is

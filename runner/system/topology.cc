@@ -64,12 +64,41 @@ uint32_t num_cores_of(std::span<const uint32_t> processors, const std::string& s
   return static_cast<uint32_t>(cores.size());
 }
 
+// The nodes whose memory this process may have (cpuset.mems). Nothing if the kernel does not tell.
+std::optional<std::vector<uint32_t>> allowed_memory(const std::string& root) {
+  constexpr std::string_view kName = "Mems_allowed_list:\t";
+  std::ifstream file(root + "/proc/self/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(kName)) return parse_list(std::string_view(line).substr(kName.size()));
+  return std::nullopt;
+}
+
+// Without its node's memory a thread has none that is near. Its processors are then those of the first node
+// that has memory.
+void join_nodes_without_memory(std::vector<NumaNode>& nodes, std::span<const uint32_t> numbers,
+                               std::span<const uint32_t> with_memory) {
+  const auto has_memory = [&](size_t i) { return std::ranges::binary_search(with_memory, numbers[i]); };
+  std::vector<NumaNode> joined;
+  for (size_t i = 0; i < nodes.size(); ++i)
+    if (has_memory(i)) joined.push_back(nodes[i]);
+  if (joined.empty()) return;
+  NumaNode& first = joined.front();
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (has_memory(i)) continue;
+    first.num_cores += nodes[i].num_cores;
+    first.processors.insert(first.processors.end(), nodes[i].processors.begin(), nodes[i].processors.end());
+  }
+  std::ranges::sort(first.processors);
+  nodes = std::move(joined);
+}
+
 // Nothing if the kernel does not tell nodes that have each of the processors once.
-std::optional<std::vector<NumaNode>> read_nodes(std::span<const uint32_t> processors,
+std::optional<std::vector<NumaNode>> read_nodes(std::span<const uint32_t> processors, const std::string& root,
                                                 const std::string& system) {
   const auto online = read_list(system + "node/online");
   if (!online) return std::nullopt;
   std::vector<NumaNode> nodes;
+  std::vector<uint32_t> numbers;
   std::vector<uint32_t> all;
   for (const uint32_t number : *online) {
     const auto listed = read_list(system + "node/node" + std::to_string(number) + "/cpulist");
@@ -80,9 +109,11 @@ std::optional<std::vector<NumaNode>> read_nodes(std::span<const uint32_t> proces
     all.insert(all.end(), own.begin(), own.end());
     const uint32_t num_cores = num_cores_of(own, system);
     nodes.push_back({num_cores, std::move(own)});
+    numbers.push_back(number);
   }
   std::ranges::sort(all);
   if (!std::ranges::equal(all, processors)) return std::nullopt;
+  if (const auto with_memory = allowed_memory(root)) join_nodes_without_memory(nodes, numbers, *with_memory);
   return nodes;
 }
 
@@ -100,7 +131,7 @@ Topology read_topology(std::span<const uint32_t> processors, const std::string& 
     return Topology{.nodes = {NumaNode{.num_cores = num_processors, .processors = {}}}};
   }
   const std::string system = root + "/sys/devices/system/";
-  if (auto nodes = read_nodes(processors, system)) return Topology{.nodes = *std::move(nodes)};
+  if (auto nodes = read_nodes(processors, root, system)) return Topology{.nodes = *std::move(nodes)};
   return Topology{.nodes = {NumaNode{.num_cores = num_cores_of(processors, system),
                                      .processors = {processors.begin(), processors.end()}}}};
 }

@@ -15,15 +15,16 @@ struct NumaNode {
   std::vector<uint32_t> processors;
 };
 
-// Nodes without processors that this process may use are not among them.
+// Nodes without processors that this process may use are not among them, nor those whose memory it may not
+// have: their processors count as another node's.
 struct Topology {
   std::vector<NumaNode> nodes;
 
   uint32_t num_cores() const;
 };
 
-// processors: those that may be used, ascending. root: the folder that contains /sys; tests pass a folder of
-// their own.
+// processors: those that may be used, ascending. root: the folder that contains /sys and /proc; tests pass a
+// folder of their own.
 Topology read_topology(std::span<const uint32_t> processors, const std::string& root = "");
 // Of the calling thread's processors. Must be called before the sandbox, which forbids opening the files.
 Topology read_topology();

@@ -141,6 +141,12 @@ test('Compose serves what it has pulled, by flags that there are, and gives it t
   }
 });
 
+test('where a container’s gateway would be process 1, an init waits for ranks whose runner was killed', () => {
+  for (const service of [compose.services.runnel, compose.services['runnel-cuda']])
+    assert.is(service.init, true);
+  assert.is(pod.shareProcessNamespace, true);
+});
+
 test('the manifests’ settings are those of serve, and the pod has the time to drain', () => {
   for (const { errors, warnings } of documents) assert.equal([errors, warnings], [[], []]);
   const config = podConfig();

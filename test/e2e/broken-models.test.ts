@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import {
   closeSync,
   copyFileSync,
@@ -14,11 +15,12 @@ import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { loadModel } from '../../gateway/models/model-slot.ts';
-import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { u64 } from '../fixtures/gguf-writer.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { cpuRunner } from '../fixtures/ran.ts';
+import { PATIENCE_MS } from '../fixtures/within.ts';
 
 /** Damaged copies of the default model cause one clear sentence and the right status, and the gateway stays up. */
 
@@ -132,6 +134,14 @@ test('hyper-parameters that something is divided by are not zero', async () => {
   }
 });
 
+test('by hand, several processes refuse a model in one sentence, and all of them end', () => {
+  truncateSync(copy, 50_000_000);
+  const args = ['generate', '--model', copy, '--tokens', '1', '--tensor-parallel-size', '3'];
+  const { status, stderr } = spawnSync(CPU_RUNNER, args, { encoding: 'utf8', timeout: PATIENCE_MS });
+  assert.is(status, BAD_MODEL, stderr);
+  assert.match(stderr, /^cpu-runner: [^\n]+\n$/);
+});
+
 test('the gateway stays up, reports the fault, and serves once the file is repaired', async () => {
   truncateSync(copy, 50_000_000);
   const gateway = await Gateway.start(copy);
@@ -156,17 +166,28 @@ test('the gateway stays up, reports the fault, and serves once the file is repai
   }
 });
 
-test('a model that only the runner refuses is reported as well', async () => {
-  overwrite(valuePosition('llama.block_count'), Uint8Array.of(31, 0, 0, 0));
-  const gateway = await Gateway.start(copy);
-  try {
-    const broken = await gateway.healthWhere(({ status }) => status === 'unhealthy', 'the fault to be seen');
-    assert.match(broken.runner.reason ?? '', /blk\.30/);
-    assert.is(broken.runner.restarts, 0, 'it is not tried again and again');
-  } finally {
-    await gateway.stop();
-  }
-});
+/** Without a sandbox nothing ends a leader that waits for its ranks for ever. */
+const RANKS = ['--tensor-parallel-size', '2', '--backend', 'cpu', '--sandbox', 'off'];
+
+for (const [runner, flags] of [
+  ['one process', []],
+  ['several processes without a sandbox', RANKS],
+] as const) {
+  test(`a model that only the runner refuses, ${runner}, is reported as well`, async () => {
+    overwrite(valuePosition('llama.block_count'), Uint8Array.of(31, 0, 0, 0));
+    const gateway = await Gateway.start(copy, flags);
+    try {
+      const broken = await gateway.healthWhere(
+        ({ status }) => status === 'unhealthy',
+        'the fault to be seen',
+      );
+      assert.match(broken.runner.reason ?? '', /blk\.30/);
+      assert.is(broken.runner.restarts, 0, 'it is not tried again and again');
+    } finally {
+      await gateway.stop();
+    }
+  });
+}
 
 test('changing a single weight changes the text', async () => {
   const greedy = (): string => {

@@ -100,7 +100,7 @@ READY = nested(3, text(1, "5f3e-98765432-1700000000-42") + text(2, "llama") + te
                + number(4, 49152) + number(5, 2048) + number(6, 64) + number(7, 256) + number(8, 32)
                + number(9, 1456) + number(10, 98304000) + number(11, 1 << 30) + text(12, "q8_0")
                + number(13, 576) + number(14, 98300000) + number(15, 7) + number(16, 1)
-               + text(17, "cpu-f32-1-long"))
+               + text(17, "cpu-f32-1-long") + number(18, 2))
 LOGPROBS = single(1, -0.5) + numbers(2, [11, 49151]) + singles(3, [-0.5, -1.25])
 OUTPUT = number(1, 7) + number(2, 3) + numbers(3, [11]) + number(4, 2) + nested(5, LOGPROBS)
 FIRST_OUTPUT = number(1, 8) + number(2, 96) + number(3, 1500) + number(4, 1 << 33)
@@ -168,7 +168,7 @@ JSON = {
         "vocab_size": 49152, "max_model_len": 2048, "max_num_seqs": 64, "max_num_batched_tokens": 256,
         "block_size": 32, "num_blocks": 1456, "weights_bytes": 98304000, "kv_cache_bytes": 1 << 30,
         "kv_cache_type": "q8_0", "embedding_size": 576, "shared_weights_bytes": 98300000,
-        "weights_descriptor": 7, "scores_pairs": True, "numerics_id": "cpu-f32-1-long"}},
+        "weights_descriptor": 7, "scores_pairs": True, "numerics_id": "cpu-f32-1-long", "num_ranks": 2}},
     STEP: {"step": {"step": str(MAX_U64), "outputs": [
         {"request_id": 7, "first_index": 3, "token_ids": [11], "finish_reason": "FINISH_REASON_MAX_TOKENS",
          "logprobs": [{"logprob": -0.5, "top_ids": [11, 49151], "top_logprobs": [-0.5, -1.25]}]},

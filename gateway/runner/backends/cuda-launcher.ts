@@ -27,7 +27,7 @@ export interface Choice {
 export class CudaLauncher implements RunnerLauncher {
   readonly #options: CudaOptions;
   readonly #choice: Choice | undefined;
-  /** Bytes that the last ready runner held on the device; undefined: none was ready since the last start. */
+  /** Bytes that the last ready runner held on each of its devices; undefined: none was ready since the last start. */
   #heldBytes: number | undefined;
   /** The same for the start under way. */
   #awaitedBytes: number | undefined;
@@ -66,10 +66,11 @@ export class CudaLauncher implements RunnerLauncher {
     return this.#choice?.retire(reason);
   }
 
-  onReady({ device, weightsBytes, kvCacheBytes }: RunnerInfo): void {
-    this.#heldBytes = weightsBytes + kvCacheBytes;
+  onReady({ device, weightsBytes, kvCacheBytes, numRanks }: RunnerInfo): void {
+    const heldBytes = weightsBytes + kvCacheBytes;
+    this.#heldBytes = Math.floor(heldBytes / numRanks);
     this.#wasReady = true;
-    this.#choice?.onReady(this.#heldBytes);
+    this.#choice?.onReady(heldBytes);
     const msg = 'Initialized CUDA device for inference';
     this.#options.log({ level: 'info', event: 'backend_ready', msg, device });
   }

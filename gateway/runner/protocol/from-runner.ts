@@ -23,6 +23,7 @@ const maxPromptLogprobs = 256;
 const maxVocabSize = 2 ** 24;
 const maxEmbeddingSize = 2 ** 16;
 const maxDescriptor = 2 ** 20;
+const maxRanks = 16;
 const maxSentenceBytes = 4096;
 
 const finishReasons: ReadonlyMap<number, Output['finish']> = new Map([
@@ -142,6 +143,9 @@ const descriptor: ReadField<number, number | undefined> = (sent, name) => {
   return number;
 };
 
+/** Absent: one. */
+const ranks: ReadField<number, number> = (sent, name) => Math.max(1, whole(0, maxRanks)(sent, name));
+
 /** A string for people or for comparison. Control characters are escaped, so it can be shown as it is. */
 function text(maxBytes: number, isRequired = false): ReadField<string, string> {
   return (sent, name) => {
@@ -232,6 +236,7 @@ const readyFields = reader('ready', 'Ready', {
   scoresPairs: (sent: boolean | null | undefined) => sent === true,
   /** Of the arithmetic with this model; empty: that of Hello. */
   numericsId: text(256),
+  numRanks: ranks,
 });
 export type Ready = ReturnType<typeof readyFields>;
 

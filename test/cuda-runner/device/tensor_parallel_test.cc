@@ -3,12 +3,15 @@
 #include "test/fixtures/tensor_parallel.h"
 
 #include <array>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "cpu-runner/cpu_backend.h"
 #include "cuda-runner/cuda_backend.h"
 #include "cuda-runner/emulator/machine.h"
+#include "runner/commands/inspect.h"
 #include "test/fixtures/golden_models.h"
 #include "test/fixtures/temporary_folder.h"
 
@@ -33,7 +36,8 @@ struct Gpus {
 
 Result<LoadedModel> load_on_gpus(EngineFlags flags, uint32_t num_gpus) {
   flags.num_ranks = num_gpus;
-  Result<std::unique_ptr<Backend>> backend = make_cuda_backend(flags.backend_options());
+  Result<std::unique_ptr<Backend>> backend =
+      make_cuda_backend(flags.backend_options_for(ModelFiles::open(flags.model)));
   if (!backend.ok()) return backend.error();
   return load(flags, *std::move(backend), {});
 }
@@ -78,6 +82,20 @@ TEST_CASE("tensor parallel: each architecture has the CPU's logits on two GPUs")
       flags.max_model_len = model.max_positions;
       CHECK(same_bits(gpu_logits(flags, 2, ids), cpu_logits(flags, ids)));
     }
+  }
+}
+
+TEST_CASE("tensor parallel: each architecture with more KV heads has the CPU's logits on four GPUs") {
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const TemporaryFile file(with_kv_head_of_each_query(q8_0_path(model)).bytes());
+    const Result<ModelConfig> config = read_config(*ModelFile::open(file.path()), "");
+    REQUIRE(config.ok());
+    if (config->num_experts > 0) continue;  // too narrow
+    EngineFlags flags = gpu_flags_for(file.path());
+    flags.max_model_len = model.max_positions;
+    const std::vector<uint32_t> ids = first_of(Golden(model).ids(), 16);
+    CHECK(same_bits(gpu_logits(flags, 4, ids), cpu_logits(flags, ids)));
   }
 }
 
@@ -175,6 +193,28 @@ TEST_CASE("tensor parallel: a model that is too large for one GPU fits on two") 
   CHECK(two->kv_cache_bytes > 0);
 }
 
+TEST_CASE("tensor parallel: inspect plans a model for so many GPUs as are to compute it") {
+  const TemporaryFile file(write_tiny_llama(llama_of(TensorType::kF32)).bytes());
+  EngineFlags flags = gpu_flags_for(file.path());
+  const uint64_t weights =
+      with_gpus(flags, 1, [](const LoadedModel& loaded) { return loaded.backend->weights_bytes(); });
+  flags.num_kvcache_blocks = 0;
+  flags.max_model_len = 512;
+  flags.gpu_memory_utilization = 0.9;
+  const Gpus gpus(3, weights * 8 / 5);
+  const auto described = [&](uint32_t num_gpus) {
+    flags.num_ranks = num_gpus;
+    std::ostringstream out;
+    CHECK(inspect(flags, {.kind = "cuda", .make = make_cuda_backend}, /*json=*/true, out).ok());
+    return nlohmann::json::parse(out.str());
+  };
+  CHECK(described(1)["obstacle"].is_string());
+  const nlohmann::json two = described(2);
+  CHECK(two["obstacle"].is_null());
+  CHECK(two["memory_bytes"] > weights);
+  CHECK(two["available_bytes"] > weights * 8 / 5);
+}
+
 TEST_CASE("tensor parallel: where a GPU is gone, half as many compute the same tokens if they may") {
   EngineFlags flags = gpu_flags_for(golden_model_path("llama3-q8_0.gguf"));
   const auto expected = with_gpus(flags, 1, answers_of);
@@ -186,6 +226,19 @@ TEST_CASE("tensor parallel: where a GPU is gone, half as many compute the same t
     CHECK(answers_of(*loaded) == expected);
     CHECK((loaded->backend->device().name().find("2 times") != std::string::npos) == (num_left == 3));
   }
+}
+
+TEST_CASE("tensor parallel: where half of the GPUs cannot share the model, a quarter and so on does") {
+  // 6 GPUs, three for each KV head; 3 cannot share 2 of them.
+  const TemporaryFile file(write_tiny_llama({.hidden = 96, .num_heads = 6, .num_kv_heads = 2}).bytes());
+  EngineFlags flags = gpu_flags_for(file.path());
+  const auto expected = with_gpus(flags, 6, answers_of);
+  flags.fewer_gpus = true;
+  const Gpus gpus(5);
+  const Result<LoadedModel> loaded = load_on_gpus(flags, 6);
+  if (!loaded.ok()) FAIL(loaded.error().message);
+  CHECK(loaded->backend->device().num_ranks() == 1);
+  CHECK(answers_of(*loaded) == expected);
 }
 
 TEST_CASE("tensor parallel: a GPU that is not there is named, and what cannot be shared is refused") {

@@ -56,7 +56,14 @@ function inspect(directory: Directory, output: string, status: number, ...args: 
 test('inspect prints what the file and the runner report', async () => {
   const directory = temporaryDirectory();
   const output = JSON.stringify(answer);
-  const more = ['--context=512', '--batch=4', '--threads=3', '--numa=2', '--kv-cache-type=q8_0'];
+  const more = [
+    '--context=512',
+    '--batch=4',
+    '--threads=3',
+    '--numa=2',
+    '--kv-cache-type=q8_0',
+    '--tensor-parallel-size=2',
+  ];
   const { exitCode, stdout } = await inspect(directory, output, 0, ...more);
   assert.is(exitCode, 0);
   assert.equal(stdout.trimEnd().split('\n').slice(1), [
@@ -78,7 +85,7 @@ test('inspect prints what the file and the runner report', async () => {
   const args = readFileSync(directory.path('arguments'), 'utf8');
   assert.match(args, `inspect --json --model ${TINY_MODEL} --max-num-seqs 4`);
   assert.match(args, '--max-model-len 512');
-  assert.match(args, '--threads 3 --numa 2 --kv-cache-type q8_0');
+  assert.match(args, '--threads 3 --numa 2 --kv-cache-type q8_0 --tensor-parallel-size 2');
   const large = JSON.stringify({ ...answer, available_bytes: 9_000_000, obstacle: 'It does not fit.' });
   const lines = (await inspect(directory, large, 0)).stdout.split('\n');
   assert.ok(lines.includes('memory        10.0 MB; does not fit into the 9.5 MB that it may use'));

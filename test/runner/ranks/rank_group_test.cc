@@ -1,11 +1,16 @@
 #include "runner/ranks/rank_group.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <functional>
+#include <vector>
 
 #include "runner/sandbox/sandbox.h"
 #include "test/unit_test.h"
@@ -13,10 +18,13 @@
 namespace runnel {
 namespace {
 
-// Runs fn in a process of its own, and returns how it has ended.
+constexpr uint32_t kPatienceSeconds = 60;
+
+// Runs fn in a process of its own, and returns how it has ended: by SIGALRM if it hangs.
 int end_of(const std::function<void()>& fn) {
   const pid_t child = fork();
   if (child == 0) {
+    alarm(kPatienceSeconds);
     fn();
     _exit(0);
   }
@@ -136,16 +144,78 @@ TEST_CASE("rank group: the others die with the leader, in the sandbox too") {
   close(pipe_of_followers[0]);
 }
 
-TEST_CASE("rank group: shares of a number follow each other and differ by one at most") {
-  const int status = end_of([] {
-    const std::unique_ptr<RankGroup> group = group_of(3);
-    constexpr RowRange kShares[] = {{0, 3}, {3, 3}, {6, 2}};
-    const bool is_right = group->share_of(8) == kShares[group->rank()];
-    const auto agreed = group->agree(is_right ? Result<void>() : Error{ExitCode::kInternal, "another share"});
-    unless_leading(*group, [&] { (void)group->hear(); });
-    if (!agreed.ok()) _exit(2);
+TEST_CASE(
+    "rank group: a leader that ends early ends those that wait for it in a meeting, and leaves no zombie") {
+  for (const bool is_confined : {false, true}) {
+    CAPTURE(is_confined);
+    const int status = end_of([&] {
+      std::unique_ptr<RankGroup> group = group_of(3);
+      if (is_confined) CHECK(enter_sandbox(SandboxMode::kAuto).ok());
+      unless_leading(*group, [&] { (void)group->agree({}); });
+      group.reset();
+      if (waitpid(-1, nullptr, WNOHANG) != -1 || errno != ECHILD) _exit(1);
+    });
+    CHECK(status == 0);
+  }
+}
+
+TEST_CASE("rank group: what the system refuses ends the ranks that were started, and leaves no pipe") {
+  constexpr int kMaxDescriptors = 256;
+  const auto open_descriptors = [] {
+    std::vector<int> open;
+    for (int descriptor = 0; descriptor < kMaxDescriptors; ++descriptor)
+      if (fcntl(descriptor, F_GETFD) >= 0) open.push_back(descriptor);
+    return open;
+  };
+  const auto start_in_vain = [&](int resource, rlim_t most) {
+    const std::vector<int> before = open_descriptors();
+    const rlimit limit = {most, most};
+    if (setrlimit(resource, &limit) != 0) _exit(1);
+    const auto group = RankGroup::start(kMaxRanks);
+    if (group.ok() && !(*group)->leads()) {
+      (void)(*group)->agree({});
+      _exit(0);
+    }
+    if (group.ok() || group.error().exit_code != ExitCode::kSystem) _exit(2);
+    if (waitpid(-1, nullptr, WNOHANG) != -1 || errno != ECHILD) _exit(3);
+    if (open_descriptors() != before) _exit(4);
+  };
+  // The memory between the ranks takes two descriptors, and each rank a pipe, of which the leader keeps one
+  // end: here the second rank gets none.
+  const int first_free = dup(STDERR_FILENO);
+  close(first_free);
+  CHECK(end_of([&] { start_in_vain(RLIMIT_NOFILE, static_cast<rlim_t>(first_free) + 4); }) == 0);
+  // Root may start any number of processes.
+  constexpr uid_t kNobody = 65534;
+  CHECK(end_of([&] {
+          if (geteuid() == 0 && (setuid(kNobody) != 0 || prctl(PR_SET_DUMPABLE, 1) != 0)) _exit(5);
+          start_in_vain(RLIMIT_NPROC, 1);
+        }) == 0);
+}
+
+TEST_CASE("rank group: what a rank that does not lead writes to the leader's pipe reaches nobody") {
+  int pipe_of_leader[2];
+  REQUIRE(pipe(pipe_of_leader) == 0);
+  const int status = end_of([&] {
+    Result<std::unique_ptr<RankGroup>> group = RankGroup::start(2, pipe_of_leader[1]);
+    if (!group.ok()) _exit(1);
+    unless_leading(**group, [&] {
+      if (write(pipe_of_leader[1], "x", 1) != 1) _exit(2);
+      (void)(*group)->agree({});
+      (void)(*group)->hear();
+    });
+    if (!(*group)->agree({}).ok()) _exit(3);
   });
   CHECK(status == 0);
+  close(pipe_of_leader[1]);
+  char byte;
+  CHECK(read(pipe_of_leader[0], &byte, 1) == 0);
+  close(pipe_of_leader[0]);
+}
+
+TEST_CASE("rank group: shares of a number follow each other and differ by one at most") {
+  constexpr RowRange kShares[] = {{0, 3}, {3, 3}, {6, 2}};
+  for (uint32_t rank = 0; rank < 3; ++rank) CHECK(RankGroup::share_of(8, 3, rank) == kShares[rank]);
 }
 
 }  // namespace runnel

@@ -1,5 +1,6 @@
 #include "runner/ranks/shard_plan.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "runner/ranks/cut_rows.h"
@@ -110,7 +111,7 @@ TEST_CASE("shard plan: the shares of every dimension cover it") {
 }
 
 TEST_CASE("shard plan: no rank has more than its part of weights and multiplications, and a tenth") {
-  for (const auto& [sizes, num_ranks] : {std::pair(Sizes{}, 3u),
+  for (const auto& [sizes, num_ranks] : {std::pair(Sizes{}, 2u), std::pair(Sizes{}, 3u),
                                          std::pair(Sizes{.hidden = 4096,
                                          .num_heads = 32,
                                          .num_kv_heads = 8,
@@ -154,6 +155,25 @@ TEST_CASE("shard plan: no rank has more than its part of weights and multiplicat
     }
     CHECK(sum == whole);
   }
+}
+
+TEST_CASE("shard plan: what ranks multiply is as unequal as their heads in attention alone") {
+  // 9 queries with 3 KV heads: one of two ranks has 6 and 2.
+  const Sizes sizes;
+  const ShardPlan plan = plan_of(sizes, 2);
+  const auto rows = [&](int32_t handle) { return count_of(plan.rows_of({handle}, 0)); };
+  CHECK(plan[0].heads.count == 6);
+  CHECK(rows(1) == 640);  // of 960
+  const uint64_t of_layer =
+      (rows(1) + rows(5)) * sizes.hidden + rows(3) * sizes.num_heads * sizes.head_dim + rows(6) * sizes.ffn;
+  const uint64_t whole =
+      (960 + 2 * sizes.ffn) * sizes.hidden + sizes.hidden * (sizes.num_heads * sizes.head_dim + sizes.ffn);
+  // A token's multiplications with the weights of 30 layers and the head.
+  constexpr uint32_t kLayers = 30;
+  const double share = static_cast<double>(kLayers * of_layer + rows(0) * sizes.hidden) /
+                       static_cast<double>(kLayers * whole + uint64_t{sizes.vocab} * sizes.hidden);
+  CHECK(share > 1.03 / 2);
+  CHECK(share <= 1.05 / 2);
 }
 
 TEST_CASE("shard plan: a rank has its part of each expert, in whole tiles") {

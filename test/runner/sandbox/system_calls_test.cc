@@ -70,7 +70,8 @@ uint32_t answer_to(long number, const Arguments& arguments = {}) {
 }  // namespace
 
 TEST_CASE("sandbox: what a runner needs is allowed, and what only an intruder does ends it") {
-  for (const long number : {SYS_read, SYS_write, SYS_futex, SYS_exit_group, SYS_munmap, SYS_getrandom})
+  for (const long number :
+       {SYS_read, SYS_write, SYS_futex, SYS_exit_group, SYS_munmap, SYS_getrandom, SYS_wait4})
     CHECK(answer_to(number) == SECCOMP_RET_ALLOW);
   for (const long number : {SYS_execve, SYS_execveat, SYS_kill, SYS_ptrace, SYS_bpf, SYS_unshare})
     CHECK(answer_to(number) == SECCOMP_RET_KILL_PROCESS);

@@ -77,6 +77,21 @@ TEST_CASE("topology: nodes and cores are those that the kernel tells") {
   CHECK(topology_with(kTwoSockets, first_numbers(16)).num_cores() == 8);
 }
 
+TEST_CASE(
+    "topology: a node without memory for this process has none of its own, and its cores are another's") {
+  const auto text_with = [](const Files& files, uint32_t num_processors, const std::string& memory) {
+    Files all = files;
+    all["../../../proc/self/status"] = "Name:\ttest\nMems_allowed:\tff\nMems_allowed_list:\t" + memory;
+    return text_of(topology_with(all, first_numbers(num_processors)));
+  };
+  CHECK(text_with(kTwoSockets, 16, "0") == "8: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15");
+  CHECK(text_with(kTwoSockets, 16, "0-1") == "4: 0 1 2 3 8 9 10 11; 4: 4 5 6 7 12 13 14 15");
+  CHECK(text_with(kFourNodes, 8, "1,3") == "6: 0 1 2 3 4 5; 2: 6 7");
+  // No node of the processors has memory, or the kernel's line is not understood.
+  CHECK(text_with(kFourNodes, 8, "7") == "2: 0 1; 2: 2 3; 2: 4 5; 2: 6 7");
+  CHECK(text_with(kFourNodes, 8, "all") == "2: 0 1; 2: 2 3; 2: 4 5; 2: 6 7");
+}
+
 TEST_CASE("topology: only processors that may be used count, and nodes and cores that have some") {
   CHECK(text_of(topology_with(kTwoSockets, {4, 5, 12, 13})) == "2: 4 5 12 13");
   CHECK(text_of(topology_with(kTwoSockets, {3, 8, 9, 15})) == "3: 3 8 9; 1: 15");

@@ -74,9 +74,13 @@ test('after a first start with all devices that were asked for, the next runners
   const { launch, args } = subject({ numDevices: 4 });
   await launch.prepare(UNREAD);
   assert.equal(args(), ['serve']);
-  launch.onReady(held);
+  launch.onReady({ ...held, numRanks: 4 });
   await launch.prepare(UNREAD);
-  assert.equal(args(), ['serve', '--fewer-gpus', '--await-free-bytes', '1000']);
+  assert.equal(args(), ['serve', '--fewer-gpus', '--await-free-bytes', '250'], 'what each of them held');
+  // One is lost, so two compute, with twice as much on each.
+  launch.onReady({ ...held, numRanks: 2 });
+  await launch.prepare(UNREAD);
+  assert.equal(args(), ['serve', '--fewer-gpus', '--await-free-bytes', '500']);
   await launch.prepare(UNREAD);
   assert.equal(args(), ['serve', '--fewer-gpus']);
 });
