@@ -26,7 +26,7 @@ export const DEVICE_TEST_FILES: readonly string[] = [
   ...['device_defaults', 'attend_plan', 'packing_threads', 'kernel_bench'],
 ];
 /** The emulator takes minutes for all of them, and `make check` runs them. */
-const EMULATED_TEST_FILES = ['golden_models'];
+const EMULATED_TEST_FILES = ['checkpoint'];
 /** Kernels alone, since a sanitizer takes long and sees nothing else. */
 const SANITIZED = ['-sf=*kernels/*,*device_sampler_test*'];
 
