@@ -17,3 +17,17 @@ function(choose_cuda_architectures version_text architectures note)
   set(${architectures} ${chosen} PARENT_SCOPE)
   set(${note} "${volta_note}" PARENT_SCOPE)
 endfunction()
+
+# Sets `flags` to nvcc's for these: machine code for each, and PTX of the last one, which drivers compile for later devices. If
+# one alone is asked for, there is no PTX: whoever asks knows the device.
+function(gencode_of architectures flags)
+  foreach(architecture ${architectures})
+    list(APPEND chosen -gencode arch=compute_${architecture},code=sm_${architecture})
+  endforeach()
+  list(LENGTH architectures count)
+  if(count GREATER 1)
+    list(GET architectures -1 last)
+    list(APPEND chosen -gencode arch=compute_${last},code=compute_${last})
+  endif()
+  set(${flags} "${chosen}" PARENT_SCOPE)
+endfunction()

@@ -61,7 +61,7 @@ std::span<const uint32_t> AttendPlan::make(std::span<const uint32_t> positions,
   // The rows that have more splits than each block computes are cut, as far as there are places.
   uint64_t num_splits = 0;
   for (const Row& row : rows_) num_splits += row.num_splits;
-  const uint64_t share = std::max<uint64_t>(num_splits * shape_.num_groups / kAttendBlocks, 1);
+  const uint64_t share = std::max<uint64_t>(num_splits * shape_.num_groups / shape_.num_blocks, 1);
   uint32_t num_cut = 0;
   const auto is_whole = std::ranges::find_if(rows_, [&](const Row& row) {
     if (row.num_splits <= share || row.num_splits > shape_.max_cut_splits - num_cut) return true;

@@ -22,6 +22,7 @@ struct AttendPlanShape {
   // With fewer blocks than this, tiles leave much of a large device idle, and rows are computed by
   // themselves.
   uint32_t min_tile_blocks = 256;
+  uint32_t num_blocks = kMaxAttendBlocks;  // attend_blocks(), which take the pieces in turn
 };
 
 class AttendPlan {

@@ -28,6 +28,7 @@ class CudaComputeDevice final : public ComputeDevice {
   // Captures work() into a graph and launches that, because separate launches take longer than small kernels.
   std::vector<double> seconds_of(const std::function<void()>& work, uint32_t num_times) override;
   Result<std::vector<double>> seconds_of_copy(uint64_t bytes, uint32_t num_times) override;
+  Result<std::vector<Peak>> peaks(uint32_t max_iterations, uint32_t num_times) override;
 
  private:
   std::vector<const Device*> devices_;

@@ -154,7 +154,9 @@ Result<void> DeviceRank::allocate_kv(const KvShape& whole) {
   if (!cache) return cache.error();
   cache_.emplace(*std::move(cache));
   const AttendSizes attend = attend_sizes(shape, max_rows_);
-  Result<StepInputs> inputs = StepInputs::allocate(inputs_shape(*spec_, shape, attend), stream_);
+  StepInputsShape sizes = inputs_shape(*spec_, shape, attend);
+  for (AttendPlanShape& plan : sizes.attend_plans) plan.num_blocks = attend_blocks(kv_type_, attend.shape);
+  Result<StepInputs> inputs = StepInputs::allocate(sizes, stream_);
   if (!inputs) return inputs.error();
   inputs_ = *std::move(inputs);
   Result<RopeTables> ropes = RopeTables::allocate(max_rows_, spec_->ropes, stream_);

@@ -55,14 +55,9 @@ if(RUNNEL_CUOBJDUMP)
     PROPERTIES LABELS nvcc)
 endif()
 
-# For cuda-runner: machine code for every architecture, and PTX of the last one, which drivers compile for later devices.
-# nvcc compiles four architectures of a file at a time (--threads 4), because the files of attention have by far the most
-# code.
-foreach(architecture ${CUDA_ARCHITECTURES})
-  list(APPEND GENCODE -gencode arch=compute_${architecture},code=sm_${architecture})
-endforeach()
-list(GET CUDA_ARCHITECTURES -1 LAST_ARCHITECTURE)
-list(APPEND GENCODE -gencode arch=compute_${LAST_ARCHITECTURE},code=compute_${LAST_ARCHITECTURE})
+# For cuda-runner. nvcc compiles four architectures of a file at a time (--threads 4), because the files of attention have by
+# far the most code.
+gencode_of("${CUDA_ARCHITECTURES}" GENCODE)
 add_kernel_objects(CUDA_OBJECTS nvcc-all --threads 4 ${GENCODE})
 add_library(cuda_kernels STATIC EXCLUDE_FROM_ALL ${CUDA_OBJECTS})
 set_target_properties(cuda_kernels PROPERTIES LINKER_LANGUAGE CXX)

@@ -10,6 +10,10 @@ namespace runnel {
 
 namespace {
 
+// Block tables of this size are sent as one piece. Of larger ones, of which sequences use less than half, the
+// part is sent that they use: 256 tables for 131,072 positions are 2 MB.
+constexpr size_t kMaxWholeTablesBytes = size_t{64} << 10;
+
 size_t num_row_words(const StepInputsShape& shape) {
   return size_t{3} * shape.max_rows;
 }
@@ -97,15 +101,22 @@ void StepInputs::send_tables(const Batch& batch, uint32_t group, uint32_t spare_
   const size_t first = group * num_group_words();
   const std::span<uint32_t> tables = host_tables_.span().subspan(first, num_group_words());
   size_t end = 0;
+  size_t longest = 1;
   for (const BatchSequence& sequence : batch.sequences) {
     CHECK(sequence.block_tables.size() == num_groups_);
     const std::vector<uint32_t>& table = sequence.block_tables[group];
     CHECK(table.size() <= max_table_blocks_);
     std::ranges::copy(table, tables.subspan(end).begin());
     end += max_table_blocks_;
+    longest = std::max(longest, table.size());
   }
   tables[end] = spare_block;
-  stream.upload(tables_, first, host_tables_.part(first, end + max_table_blocks_));
+  const PinnedPart<uint32_t> whole = host_tables_.part(first, end + max_table_blocks_);
+  if (whole.values.size_bytes() <= kMaxWholeTablesBytes || longest > max_table_blocks_ / 2) {
+    stream.upload(tables_, first, whole);
+  } else {
+    stream.upload_rows(tables_, first, whole, max_table_blocks_, longest, batch.sequences.size() + 1);
+  }
 }
 
 }  // namespace runnel

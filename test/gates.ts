@@ -37,6 +37,7 @@ export function seedOfTheDay(now: Date): string {
  * or to download.
  */
 const ONLY_IN_CHECK = [
+  'test/cuda-runner/kit/packed.test.ts',
   'test/e2e/backends.test.ts',
   'test/e2e/device-memory.test.ts',
   'test/e2e/haproxy.test.ts',
@@ -133,6 +134,7 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
     testFile('test/e2e/native-api.test.ts', { EMULATED: 1 }, { 'tests passed': 16 }),
     testFile('test/e2e/backends.test.ts', {}, { 'tests passed': 8 }),
     testFile('test/e2e/device-memory.test.ts', {}, { 'tests passed': 2 }),
+    testFile('test/cuda-runner/kit/packed.test.ts', {}, { 'steps of a packed kit': 8 }),
     testFile('test/without-protobuf.test.ts', {}, { 'tests passed': 2 }),
     // This count includes the template that `make test` does not fetch.
     testFile('test/gateway/prompt/model-templates.test.ts', {}, { prompts: 380 }),

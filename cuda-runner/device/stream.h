@@ -29,6 +29,16 @@ class Stream {
     RUNNEL_CHECK(first <= to.size() && from.values.size() <= to.size() - first);
     copy(to.data() + first, from.values.data(), from.values.size_bytes(), cudaMemcpyHostToDevice);
   }
+  // Copies the first `width` elements of each of num_rows rows, which are `stride` elements long on both
+  // sides.
+  template <typename T>
+  void upload_rows(DeviceBuffer<T>& to, size_t first, const PinnedPart<T>& from, size_t stride, size_t width,
+                   size_t num_rows) {
+    RUNNEL_CHECK(width <= stride && num_rows * stride <= from.values.size());
+    RUNNEL_CHECK(first <= to.size() && num_rows * stride <= to.size() - first);
+    copy_rows(to.data() + first, stride * sizeof(T), from.values.data(), stride * sizeof(T),
+              width * sizeof(T), num_rows);
+  }
   // Copies to.size() elements of `from`, from element `first` on. If `to` is not pinned memory, this waits
   // until they are there.
   template <typename T>

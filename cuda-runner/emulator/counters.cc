@@ -25,6 +25,7 @@ std::vector<uint64_t>& unique(std::vector<uint64_t>& values) {
 
 Counts& Counts::operator+=(const Counts& other) {
   launches += other.launches;
+  blocks += other.blocks;
   load_requests += other.load_requests;
   load_sectors += other.load_sectors;
   load_bytes += other.load_bytes;
@@ -120,6 +121,7 @@ void Counters::add_turns(const Request& request, uint32_t bytes, Counts& counts)
 
 void Counters::end_block(const std::string& kernel) {
   Counts& counts = counts_[kernel];
+  ++counts.blocks;
   for (const auto& [access, request] : requests_) {
     if (access.memory == Memory::kGlobal) {
       add_global(request, access.bytes, counts);

@@ -17,6 +17,7 @@ namespace runnel::emulator {
 
 struct Counts {
   uint64_t launches = 0;
+  uint64_t blocks = 0;
   // Loads from device memory, asynchronous copies included.
   uint64_t load_requests = 0;
   uint64_t load_sectors = 0;  // pieces of 32 bytes of each request, added up

@@ -14,6 +14,7 @@
 #include "cuda-runner/emulator/async_copies.h"
 #include "cuda-runner/emulator/block.h"
 #include "cuda-runner/emulator/global.h"
+#include "cuda-runner/emulator/settings.h"
 #include "cuda-runner/emulator/shared.h"
 #include "runner/formats/half.h"
 
@@ -85,25 +86,6 @@ T shuffle_xor(T value, uint32_t mask, emulator::Place place = emulator::Place::c
   return taken;
 }
 
-inline int32_t reduce_add(int32_t value, emulator::Place place = emulator::Place::current()) {
-  uint32_t sum = 0;  // wraps, as the instruction does
-  for (const auto& each : emulator::exchange(&value, sizeof(value), "reduce_add", place)) {
-    uint32_t brought = 0;
-    std::memcpy(&brought, each.bytes, sizeof(brought));
-    sum += brought;
-  }
-  return std::bit_cast<int32_t>(sum);
-}
-inline uint32_t reduce_max(uint32_t value, emulator::Place place = emulator::Place::current()) {
-  uint32_t max = 0;
-  for (const auto& each : emulator::exchange(&value, sizeof(value), "reduce_max", place)) {
-    uint32_t brought = 0;
-    std::memcpy(&brought, each.bytes, sizeof(brought));
-    max = std::max(max, brought);
-  }
-  return max;
-}
-
 inline float from_half(uint16_t bits) {
   return half_to_float(bits);
 }
@@ -133,9 +115,41 @@ inline uint32_t opaque(uint32_t value) {
   return value;
 }
 
+}  // namespace runnel
+
+#include "cuda-runner/kernels/before_ampere-inl.h"
+
+namespace runnel {
+
+inline bool is_before_ampere() {
+  return emulator::settings().compute_capability < 80;
+}
+
+inline int32_t reduce_add(int32_t value, emulator::Place place = emulator::Place::current()) {
+  if (is_before_ampere()) return add_by_shuffles(value);
+  uint32_t sum = 0;  // wraps, as the instruction does
+  for (const auto& each : emulator::exchange(&value, sizeof(value), "reduce_add", place)) {
+    uint32_t brought = 0;
+    std::memcpy(&brought, each.bytes, sizeof(brought));
+    sum += brought;
+  }
+  return std::bit_cast<int32_t>(sum);
+}
+inline uint32_t reduce_max(uint32_t value, emulator::Place place = emulator::Place::current()) {
+  if (is_before_ampere()) return max_by_shuffles(value);
+  uint32_t max = 0;
+  for (const auto& each : emulator::exchange(&value, sizeof(value), "reduce_max", place)) {
+    uint32_t brought = 0;
+    std::memcpy(&brought, each.bytes, sizeof(brought));
+    max = std::max(max, brought);
+  }
+  return max;
+}
+
 // kernels/lang.h says which elements a lane holds.
 inline void mma_s8(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                    const int32_t (&from)[4], emulator::Place place = emulator::Place::current()) {
+  if (is_before_ampere()) return mma_s8_by_dots(sums, a, b, from);
   struct Held {
     uint32_t a[4];
     uint32_t b[2];
@@ -171,6 +185,7 @@ inline void mma_s8(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&
 
 template <typename T, size_t N>
 void copy_async(Shared<T, N>& to, emulator::Index to_index, const uint4& bytes) {
+  if (is_before_ampere()) return to.template store<uint4>(to_index, bytes);
   emulator::AsyncCopy copy;
   copy.records = to.template begin_copy<uint4>(to_index);
   copy.to = to.copy_target(to_index.value);

@@ -25,6 +25,7 @@ void Machine::start(const Settings& new_settings) {
   current_device = 0;
   num_launches = 0;
   num_peer_bytes = 0;
+  num_upload_bytes = 0;
   last_error = cudaSuccess;
   forget_fault();
 }

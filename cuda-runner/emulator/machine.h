@@ -86,7 +86,8 @@ struct Machine {
   Handles<CUgraph_st> graphs;
   Handles<CUgraphExec_st> executables;
   uint64_t num_launches = 0;
-  uint64_t num_peer_bytes = 0;  // copied between devices
+  uint64_t num_peer_bytes = 0;    // copied between devices
+  uint64_t num_upload_bytes = 0;  // copied from the host
   cudaError_t last_error = cudaSuccess;
 };
 

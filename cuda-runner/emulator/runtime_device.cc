@@ -22,10 +22,9 @@ int minor_of(const Machine& machine) {
   return static_cast<int>(machine.settings.compute_capability % 10);
 }
 
-constexpr int kNumMultiprocessors = 4;
-
-// The largest shared memory of a block, as the CUDA C++ Programming Guide lists it for compute capabilities.
-int max_shared_bytes(const Machine& machine) {
+// The shared memory of a multiprocessor, and what each block takes of it beside its own, as the CUDA C++
+// Programming Guide lists them for compute capabilities.
+int shared_bytes_of_multiprocessor(const Machine& machine) {
   switch (machine.settings.compute_capability) {
     case 70:
       return 96 * 1024;
@@ -33,13 +32,21 @@ int max_shared_bytes(const Machine& machine) {
       return 64 * 1024;
     case 80:
     case 87:
-      return 163 * 1024;
+      return 164 * 1024;
     case 90:
     case 100:
     case 110:
-      return 227 * 1024;
+      return 228 * 1024;
   }
-  return 99 * 1024;
+  return 100 * 1024;
+}
+int reserved_shared_bytes(const Machine& machine) {
+  return machine.settings.compute_capability < 80 ? 0 : 1024;
+}
+
+// The largest shared memory of a block.
+int max_shared_bytes(const Machine& machine) {
+  return shared_bytes_of_multiprocessor(machine) - reserved_shared_bytes(machine);
 }
 
 }  // namespace
@@ -122,7 +129,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     properties->totalGlobalMem = machine.settings.memory_bytes;
     properties->major = major_of(machine);
     properties->minor = minor_of(machine);
-    properties->multiProcessorCount = kNumMultiprocessors;
+    properties->multiProcessorCount = static_cast<int>(machine.settings.num_multiprocessors);
     return cudaSuccess;
   });
 }
@@ -133,7 +140,13 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     if (error != cudaSuccess) return error;
     switch (attribute) {
       case cudaDevAttrMultiProcessorCount:
-        *value = kNumMultiprocessors;
+        *value = static_cast<int>(machine.settings.num_multiprocessors);
+        return cudaSuccess;
+      case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        *value = shared_bytes_of_multiprocessor(machine);
+        return cudaSuccess;
+      case cudaDevAttrReservedSharedMemoryPerBlock:
+        *value = reserved_shared_bytes(machine);
         return cudaSuccess;
       case cudaDevAttrMaxSharedMemoryPerBlockOptin:
         *value = max_shared_bytes(machine);

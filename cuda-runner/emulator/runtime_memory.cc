@@ -24,7 +24,7 @@ std::string describe_copy(const char* direction, size_t bytes) {
 // The copies themselves. They run later than the call, and a captured copy any time later, so memory may have
 // been freed in between.
 
-void copy_to_device(const Machine& machine, void* to, const void* from, size_t bytes) {
+void copy_to_device(Machine& machine, void* to, const void* from, size_t bytes) {
   if (!is_allocated(to, bytes) || !machine.is_pinned(from, bytes)) {
     lose_device(cudaErrorIllegalAddress,
                 describe_copy("to the device", bytes) + " uses memory that was freed.");
@@ -32,6 +32,7 @@ void copy_to_device(const Machine& machine, void* to, const void* from, size_t b
   }
   std::memcpy(to, from, bytes);
   mark_written(to, bytes, kWritten);
+  machine.num_upload_bytes += bytes;
 }
 
 void copy_to_host(const Machine& machine, void* to, const void* from, size_t bytes, bool is_pinned) {
@@ -145,13 +146,20 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
       return refuse(cudaErrorInvalidValue,
                     "cudaMemcpy2DAsync of another kind than cudaMemcpyDefault, or of rows that overlap");
     const auto bytes_of = [&](size_t pitch) { return (height - 1) * pitch + width; };
-    if (!is_allocated(to, bytes_of(to_pitch)) || !is_allocated(from, bytes_of(from_pitch)))
+    const bool is_pinned = machine.is_pinned(from, bytes_of(from_pitch));
+    if (!is_allocated(to, bytes_of(to_pitch)) || (!is_pinned && !is_allocated(from, bytes_of(from_pitch))))
       return refuse(cudaErrorInvalidValue, "cudaMemcpy2DAsync of " + std::to_string(height) + " rows of " +
                                                std::to_string(width) + " bytes beyond what is allocated");
     stream->add([=, &machine] {
-      for (size_t row = 0; row < height; ++row)
-        copy_on_device(machine, static_cast<std::byte*>(to) + row * to_pitch,
-                       static_cast<const std::byte*>(from) + row * from_pitch, width);
+      for (size_t row = 0; row < height; ++row) {
+        std::byte* const to_row = static_cast<std::byte*>(to) + row * to_pitch;
+        const std::byte* const from_row = static_cast<const std::byte*>(from) + row * from_pitch;
+        if (is_pinned) {
+          copy_to_device(machine, to_row, from_row, width);
+        } else {
+          copy_on_device(machine, to_row, from_row, width);
+        }
+      }
     });
     return cudaSuccess;
   });

@@ -11,6 +11,7 @@ inline constexpr uint32_t kMaxDevices = 8;
 struct Settings {
   uint32_t num_devices = 1;
   uint32_t compute_capability = 90;
+  uint32_t num_multiprocessors = 4;
   uint64_t memory_bytes = uint64_t{4} << 30;  // of each device
   // What the driver takes of it for each kernel that is loaded, and for each graph that is ready to run.
   uint64_t kernel_bytes = 0;

@@ -1,9 +1,11 @@
 #include "cuda-runner/kernels/attend.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "cuda-runner/kernels/attend_variants.h"
 #include "cuda-runner/kernels/divide_up.h"
+#include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/make_ready.h"
 
 namespace runnel {
@@ -52,6 +54,13 @@ bool attend_rotates(const AttentionShape& shape) {
   return query_groups(shape).per_kv_head == 1;
 }
 
+uint32_t attend_blocks(KvType type, const AttentionShape& shape) {
+  const uint32_t num_queries = std::bit_ceil(query_groups(shape).size);
+  const uint32_t num_warps = attend_chunks(shape.head_dim);
+  const uint32_t resident = resident_threads(type, num_queries, num_warps) / (num_warps * kWarpSize);
+  return std::min(num_multiprocessors() * resident, kMaxAttendBlocks);
+}
+
 uint32_t attend_tile_rows(const AttentionShape& shape) {
   // Keys and queries of larger heads would not find shared memory.
   return shape.head_dim <= 128 ? kTileQueries / (shape.num_heads / shape.num_kv_heads) : 0;
@@ -61,7 +70,7 @@ uint32_t max_cut_splits(const AttentionShape& shape, const AttendLimits& limits)
   const uint64_t max_splits = divide_up(limits.max_positions, kAttendSplit);
   if (max_splits == 1) return 0;
   // A row is cut only if it has more splits than a block computes (attend_plan.h), so few rows are.
-  const uint64_t max_rows = std::min(limits.max_rows, divide_up(kAttendBlocks, attend_groups(shape)));
+  const uint64_t max_rows = std::min(limits.max_rows, divide_up(kMaxAttendBlocks, attend_groups(shape)));
   // The first and the last split of a row may have few positions.
   const uint64_t of_cache = limits.cache_positions / kAttendSplit + 2 * max_rows;
   const uint64_t of_bytes = kMaxAttendWorkspaceBytes / split_bytes(shape);
@@ -83,7 +92,8 @@ cudaError_t attend(const AttendInputs& inputs, uint32_t max_positions, const Att
   const QueryGroups groups = query_groups(in.shape);
   const uint64_t max_pieces =
       uint64_t{in.num_rows} * divide_up(max_positions, kAttendSplit) * groups.num_groups;
-  const auto num_blocks = static_cast<uint32_t>(std::min<uint64_t>(max_pieces, kAttendBlocks));
+  const auto num_blocks =
+      static_cast<uint32_t>(std::min<uint64_t>(max_pieces, attend_blocks(in.kv.type, in.shape)));
   const cudaError_t status = with_kv_type(in.kv.type, [&]<typename S>(S) {
     cudaError_t launched = cudaSuccess;
     if (in.work.num_tiles > 0) launched = attend_tiles<S::kType>(in, out, stream);

@@ -14,6 +14,7 @@
 #include "cuda-runner/kernels/rotation.h"
 #include "cuda-runner/kernels/step_rows.h"
 #include "runner/backend/attention_shape.h"
+#include "runner/backend/kv_type.h"
 
 namespace runnel {
 
@@ -33,6 +34,8 @@ struct AttendLimits {
 uint32_t attend_groups(const AttentionShape& shape);
 // Whether attention can rotate and store: each KV head must have one group of queries.
 bool attend_rotates(const AttentionShape& shape);
+// The blocks that take pieces: as many as this device holds at a time, so that none begins when others end.
+uint32_t attend_blocks(KvType type, const AttentionShape& shape);
 // The number of rows of a tile. Less than 2: no rows are computed in tiles.
 uint32_t attend_tile_rows(const AttentionShape& shape);
 

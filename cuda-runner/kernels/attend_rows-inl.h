@@ -24,15 +24,7 @@ struct RowAttention {
   using Heads = RowHeads<kType, kQueries, kWarps>;
   static constexpr uint32_t kThreads = kWarps * kWarpSize;
   static constexpr uint32_t kDim = kWarps * kWarpSize;  // columns of a head, rounded up
-  // Threads of a multiprocessor at a time, few enough that none spills its registers.
-  static constexpr bool kIsF32 = kType == KvType::kF32;
-  static constexpr uint32_t kMostThreads = kQueries == 1   ? 640
-                                           : kQueries == 2 ? (kIsF32 ? 512 : 640)
-                                           : kQueries == 4 ? (kIsF32 ? 384 : 512)
-                                                           : (kIsF32 ? 256 : 384);
-  static constexpr bool kHasFewer = kType == KvType::kQ8_0 && kQueries > 1 &&
-                                    (kWarps == 2 || kQueries * kWarps >= 32);
-  static constexpr uint32_t kResidentThreads = kMostThreads - (kHasFewer ? 128 : 0);
+  static constexpr uint32_t kResidentBlocks = resident_threads(kType, kQueries, kWarps) / kThreads;
 
   struct Memory {
     typename Stream::Memory stream;
@@ -381,7 +373,7 @@ struct RowAttention {
 
 // Grid x: blocks, which take the pieces of the list in turn.
 template <typename Attention>
-__global__ void __launch_bounds__(Attention::kThreads, Attention::kResidentThreads / Attention::kThreads)
+__global__ void __launch_bounds__(Attention::kThreads, Attention::kResidentBlocks)
     attend_rows_kernel(AttendInputs in, QueryGroups groups, SplitResults results, ReadyRows out) {
   __shared__ typename Attention::Memory memory;
   let_next_begin();

@@ -15,8 +15,8 @@ struct AttendVariant {
 
 template <uint32_t kQueries, typename Launch>
 cudaError_t with_chunks(uint32_t head_dim, const Launch& launch) {
-  if (head_dim <= 64) return launch(AttendVariant<kQueries, 2>());
-  if (head_dim <= 128) return launch(AttendVariant<kQueries, 4>());
+  if (attend_chunks(head_dim) == 2) return launch(AttendVariant<kQueries, 2>());
+  if (attend_chunks(head_dim) == 4) return launch(AttendVariant<kQueries, 4>());
   if constexpr (kQueries <= 4) {
     return launch(AttendVariant<kQueries, 8>());
   } else {

@@ -21,6 +21,23 @@ struct QueryGroups {
   uint32_t queries_per_kv_head;
 };
 
+// The chunks of 32 columns that a block has warps for, of heads of this size.
+constexpr uint32_t attend_chunks(uint32_t head_dim) {
+  return head_dim <= 64 ? 2 : head_dim <= 128 ? 4 : 8;
+}
+
+// Threads of a multiprocessor at a time that take pieces, few enough that none spills its registers.
+constexpr uint32_t resident_threads(KvType type, uint32_t num_queries, uint32_t num_warps) {
+  const bool is_f32 = type == KvType::kF32;
+  const uint32_t most = num_queries == 1   ? 640
+                        : num_queries == 2 ? (is_f32 ? 512 : 640)
+                        : num_queries == 4 ? (is_f32 ? 384 : 512)
+                                           : (is_f32 ? 256 : 384);
+  const bool has_fewer =
+      type == KvType::kQ8_0 && num_queries > 1 && (num_warps == 2 || num_queries * num_warps >= 32);
+  return most - (has_fewer ? 128 : 0);
+}
+
 // The results of splits for each query: the largest score, the sum of the weights, and the sums of the
 // columns.
 struct SplitResults {

@@ -11,8 +11,8 @@ namespace runnel {
 // The positions of a row are cut into splits of this many (docs/numerics.md).
 inline constexpr uint32_t kAttendSplit = 256;
 
-// Blocks that take pieces. With this many, every multiprocessor of a large device has as many as it holds.
-inline constexpr uint32_t kAttendBlocks = 640;
+// The most blocks that take pieces: as many as 150 multiprocessors hold of the smallest.
+inline constexpr uint32_t kMaxAttendBlocks = 1536;
 
 // Queries of a tile: of neighbouring rows of a sequence that are computed together (attend_tiles-inl.h).
 inline constexpr uint32_t kTileQueries = 32;

@@ -154,27 +154,6 @@ __device__ inline T shuffle(T value, uint32_t from) {
   return __shfl_sync(0xffffffffu, value, static_cast<int>(from));
 }
 
-// The sum, or the largest, of the values of all lanes. Each is one instruction from 8.0 on.
-__device__ inline int32_t reduce_add(int32_t value) {
-#if __CUDA_ARCH__ >= 800
-  return __reduce_add_sync(0xffffffffu, value);
-#else
-  for (uint32_t mask = kWarpSize / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
-  return value;
-#endif
-}
-__device__ inline uint32_t reduce_max(uint32_t value) {
-#if __CUDA_ARCH__ >= 800
-  return __reduce_max_sync(0xffffffffu, value);
-#else
-  for (uint32_t mask = kWarpSize / 2; mask > 0; mask /= 2) {
-    const uint32_t other = shuffle_xor(value, mask);
-    value = other > value ? other : value;
-  }
-  return value;
-#endif
-}
-
 // Conversions from and to the bits of a half-precision number. from_half is exact; to_half rounds to nearest,
 // ties to even.
 __device__ inline float from_half(uint16_t bits) {
@@ -203,6 +182,28 @@ __device__ inline int32_t dot4(uint32_t a, uint32_t b, int32_t c) {
   return __dp4a(static_cast<int>(a), static_cast<int>(b), c);
 }
 
+}  // namespace runnel
+
+#include "cuda-runner/kernels/before_ampere-inl.h"
+
+namespace runnel {
+
+// The sum, or the largest, of the values of all lanes. Each is one instruction from 8.0 on.
+__device__ inline int32_t reduce_add(int32_t value) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_add_sync(0xffffffffu, value);
+#else
+  return add_by_shuffles(value);
+#endif
+}
+__device__ inline uint32_t reduce_max(uint32_t value) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(0xffffffffu, value);
+#else
+  return max_by_shuffles(value);
+#endif
+}
+
 // sums = from + A B, where A (16, 32) and B (32, 8) have signed bytes. The PTX ISA, "mma.m16n8k32" for .s8,
 // says which elements a lane holds. With g = lane / 4 and t = lane % 4:
 //   a[0] A[g][4t..]   a[1] A[g + 8][4t..]   a[2] A[g][16 + 4t..]   a[3] A[g + 8][16 + 4t..]
@@ -217,23 +218,7 @@ __device__ inline void mma_s8(int32_t (&sums)[4], const uint32_t (&a)[4], const 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(from[0]), "r"(from[1]),
         "r"(from[2]), "r"(from[3]));
 #else
-  // Without tensor cores for bytes: in turn, the four lanes that hold a row of A or a column of B give it to
-  // the others.
-  const uint32_t group = lane() / 4;
-  const uint32_t pair = 2 * (lane() % 4);
-  for (int i = 0; i < 4; ++i) sums[i] = from[i];
-  for (uint32_t t = 0; t < 4; ++t) {
-    const uint32_t row_lane = 4 * group + t;
-    uint32_t a_of[4];
-    for (int i = 0; i < 4; ++i) a_of[i] = shuffle(a[i], row_lane);
-    for (uint32_t j = 0; j < 2; ++j) {
-      const uint32_t column_lane = 4 * (pair + j) + t;
-      const uint32_t b_low = shuffle(b[0], column_lane);
-      const uint32_t b_high = shuffle(b[1], column_lane);
-      sums[j] = dot4(a_of[2], b_high, dot4(a_of[0], b_low, sums[j]));
-      sums[2 + j] = dot4(a_of[3], b_high, dot4(a_of[1], b_low, sums[2 + j]));
-    }
-  }
+  mma_s8_by_dots(sums, a, b, from);
 #endif
 }
 

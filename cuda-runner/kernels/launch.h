@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cuda-runner/kernels/divide_up.h"
@@ -48,6 +49,20 @@ inline uint32_t max_dynamic_shared_bytes() {
 inline uint32_t num_multiprocessors() {
   return device_attribute(cudaDevAttrMultiProcessorCount, 1);
 }
+
+// The room of this device for blocks.
+struct BlockRoom {
+  uint32_t multiprocessors = num_multiprocessors();
+  uint32_t block_bytes = max_dynamic_shared_bytes();
+  // The shared memory of a multiprocessor, 228 KiB on 9.0, and what each block takes of it beside its own.
+  uint32_t shared_bytes = device_attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, 0);
+  uint32_t reserved_bytes = device_attribute(cudaDevAttrReservedSharedMemoryPerBlock, 0);
+
+  // The blocks that a multiprocessor holds at a time, of those that its registers allow.
+  uint32_t resident(uint32_t of_registers, uint32_t bytes_of_block) const {
+    return std::clamp(shared_bytes / (bytes_of_block + reserved_bytes), 1u, of_registers);
+  }
+};
 
 // Devices accept grids of at most 65,535 blocks in y and z. A step may have more rows than that, so long
 // dimensions must be x.

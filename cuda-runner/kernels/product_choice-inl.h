@@ -71,15 +71,23 @@ using MediumFloatTiles = Timed<FloatTileProduct<kType, 2, 64, 4, 1>, 1080>;
 // small matrix keeps a device busy: the fewer tiles it has, the fewer rows of the batch a block takes.
 template <TensorType kType, uint32_t kMatrices, typename Of>
 cudaError_t with_small_float_tiles(const Of& of) {
-  const Timed<FloatTileProduct<kType, 2, 32, 1, 4>, 308> two_32{};
-  const Timed<FloatTileProduct<kType, 2, 32, 1, 8>, 175> two_32_long{};
+  [[maybe_unused]] const Timed<FloatTileProduct<kType, 2, 32, 1, 4>, 308> two_32{};
+  [[maybe_unused]] const Timed<FloatTileProduct<kType, 2, 32, 1, 8>, 175> two_32_long{};
   const Timed<FloatTileProduct<kType, 2, 16, 1, 4>, 206> two_16{};
   const Timed<FloatTileProduct<kType, 2, 16, 1, 8>, 130> two_16_long{};
   const Timed<FloatTileProduct<kType, 2, 8, 1, 8>, 95> two_8_long{};
+  // With weights of F32 no device has the memory for two_32_long, and none would take two_32 for one matrix.
+  constexpr bool kIsF32 = kType == TensorType::kF32;
   if constexpr (kMatrices == 1) {
     const Timed<FloatTileProduct<kType, 1, 32, 1, 8>, 105> one_32{};
     const Timed<FloatTileProduct<kType, 1, 8, 1, 8>, 75> one_8{};
-    return of(two_32, two_32_long, two_16, two_16_long, two_8_long, one_32, one_8);
+    if constexpr (kIsF32) {
+      return of(two_16, two_16_long, two_8_long, one_32, one_8);
+    } else {
+      return of(two_32, two_32_long, two_16, two_16_long, two_8_long, one_32, one_8);
+    }
+  } else if constexpr (kIsF32) {
+    return of(two_32, two_16, two_16_long, two_8_long);
   } else {
     return of(two_32, two_32_long, two_16, two_16_long, two_8_long);
   }

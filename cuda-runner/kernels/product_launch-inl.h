@@ -22,19 +22,19 @@ bool has_memory_for(Product) {
 }
 
 // A product with the time that a wave of its blocks takes on full multiprocessors, beside others: tenths of a
-// microsecond for 1,024 columns on an H100.
+// microsecond for 1,024 columns on an H100. Where fewer blocks fit than there, a wave counts as long.
 template <typename ProductOf, uint32_t kWaveOf>
 struct Timed {
   static constexpr uint64_t kWave = kWaveOf;
   ProductOf product;
 
   // The blocks fill the device in waves. UINT64_MAX: the device has less shared memory for a block.
-  uint64_t time(uint32_t num_tiles, uint32_t num_rows, uint32_t shared_bytes,
-                uint32_t multiprocessors) const {
-    if (ProductOf::Memory::kBytes > shared_bytes) return UINT64_MAX;
+  uint64_t time(uint32_t num_tiles, uint32_t num_rows, const BlockRoom& room) const {
+    constexpr uint32_t kBytes = ProductOf::Memory::kBytes;
+    if (kBytes > room.block_bytes) return UINT64_MAX;
     const uint64_t blocks =
         uint64_t{divide_up(num_tiles, ProductOf::kTiles)} * divide_up(num_rows, ProductOf::kColumns);
-    const uint64_t places = uint64_t{ProductOf::kMinBlocks} * multiprocessors;
+    const uint64_t places = uint64_t{room.resident(ProductOf::kMinBlocks, kBytes)} * room.multiprocessors;
     return (blocks + places - 1) / places * kWave;
   }
 };
@@ -43,9 +43,8 @@ struct Timed {
 template <typename Of, typename... Products>
 cudaError_t with_fastest(uint32_t num_tiles, uint32_t num_rows, const Of& of, const Products&... timed) {
   // Prompts ask at every launch, so the device is asked once for all products.
-  const uint32_t shared_bytes = max_dynamic_shared_bytes();
-  const uint32_t multiprocessors = num_multiprocessors();
-  const uint64_t times[] = {timed.time(num_tiles, num_rows, shared_bytes, multiprocessors)...};
+  const BlockRoom room;
+  const uint64_t times[] = {timed.time(num_tiles, num_rows, room)...};
   uint64_t least = UINT64_MAX;
   for (const uint64_t time : times) least = std::min(least, time);
   cudaError_t status = cudaErrorInvalidValue;

@@ -30,6 +30,19 @@ class ComputeDevice {
   // The same for a copy of this many bytes within the device's memory. Fails with kSystem if there is no room
   // for them twice.
   virtual Result<std::vector<double>> seconds_of_copy(uint64_t bytes, uint32_t num_times) = 0;
+
+  // A loop of the instruction that most time of products is spent with, and nothing else.
+  struct Peak {
+    std::string instruction;
+    uint64_t operations;  // multiplications and additions
+    std::vector<double> seconds;
+  };
+  // Those that the device has, with the times of so many iterations, as above.
+  virtual Result<std::vector<Peak>> peaks(uint32_t num_iterations, uint32_t num_times) {
+    static_cast<void>(num_iterations);
+    static_cast<void>(num_times);
+    return std::vector<Peak>();
+  }
 };
 
 }  // namespace runnel

@@ -21,6 +21,7 @@ using nlohmann::ordered_json;
 struct Group {
   std::string name;
   uint64_t bytes = 0;
+  uint64_t operations = 0;
   std::vector<const RecordedOperation*> calls;
 };
 
@@ -63,6 +64,10 @@ ordered_json figures(double seconds, uint64_t bytes) {
           {"gb_s", static_cast<double>(bytes) / seconds / 1e9}};
 }
 
+double tera(uint64_t operations, double seconds) {
+  return static_cast<double>(operations) / seconds / 1e12;
+}
+
 class KernelBench {
  public:
   KernelBench(RecordingBackend& recorder, Backend& backend, const KernelBenchFlags& flags)
@@ -74,10 +79,14 @@ class KernelBench {
     ordered_json entries = ordered_json::array();
     double step_seconds = 0;
     uint64_t step_bytes = 0;
-    const auto add = [&](const std::string& name, size_t num_calls, double seconds, uint64_t bytes) {
+    uint64_t step_operations = 0;
+    const auto add = [&](const std::string& name, size_t num_calls, double seconds, uint64_t bytes,
+                         uint64_t operations) {
       ordered_json entry = {{"operation", name}, {"calls", num_calls}};
       entry.update(figures(seconds, bytes));
       entry["of_copy"] = entry["gb_s"].get<double>() / copy_gb_s;
+      entry["operations"] = operations;
+      entry["tops"] = tera(operations, seconds);
       entries.push_back(std::move(entry));
     };
     backend_.begin_forward(batch);
@@ -87,12 +96,14 @@ class KernelBench {
       };
       const double seconds = median_of(backend_.device().seconds_of(run_all, flags_.num_repeats));
       const auto num_calls = group.calls.size();
-      add(group.name, num_calls, seconds / static_cast<double>(num_calls), group.bytes / num_calls);
+      add(group.name, num_calls, seconds / static_cast<double>(num_calls), group.bytes / num_calls,
+          group.operations / num_calls);
       step_seconds += seconds;
       step_bytes += group.bytes;
+      step_operations += group.operations;
     }
     backend_.end_forward();
-    add("all of a step", 1, step_seconds, step_bytes);
+    add("all of a step", 1, step_seconds, step_bytes, step_operations);
     return entries;
   }
 
@@ -113,9 +124,10 @@ class KernelBench {
     std::vector<Group> groups;
     for (const RecordedOperation& operation : operations_) {
       auto group = std::ranges::find(groups, operation.name, &Group::name);
-      if (group == groups.end()) group = groups.insert(groups.end(), {operation.name, 0, {}});
+      if (group == groups.end()) group = groups.insert(groups.end(), {.name = operation.name, .calls = {}});
       group->calls.push_back(&operation);
       group->bytes += operation.bytes(num_rows, flags_.num_positions);
+      group->operations += operation.operations(num_rows, flags_.num_positions);
     }
     return groups;
   }
@@ -129,7 +141,7 @@ void print_row(const ordered_json& entry, std::ostream& out) {
   out << std::left << std::setw(36) << entry["operation"].get<std::string>() << std::right << std::setw(6)
       << entry["calls"].get<uint64_t>() << std::setw(13) << entry["bytes"].get<uint64_t>() << std::setw(12)
       << entry["microseconds"].get<double>() << std::setw(10) << entry["gb_s"].get<double>() << std::setw(9)
-      << 100 * entry["of_copy"].get<double>() << "%\n";
+      << 100 * entry["of_copy"].get<double>() << "%" << std::setw(9) << entry["tops"].get<double>() << "\n";
 }
 
 void print_table(const ordered_json& json, std::ostream& out) {
@@ -138,10 +150,14 @@ void print_table(const ordered_json& json, std::ostream& out) {
       << "\ncopy of " << copy["bytes"].get<uint64_t>() / 2 << " bytes: " << std::fixed << std::setprecision(1)
       << copy["microseconds"].get<double>() << " us, " << copy["gb_s"].get<double>()
       << " GB/s, read and written\n";
+  for (const auto& [instruction, peak] : json["peaks"].items())
+    out << "peak of " << instruction << ": " << peak["tops"].get<double>() << " TOPS\n";
   for (const auto& [batch, entries] : json["batches"].items()) {
     out << "\nbatch " << batch << ", " << json["positions"] << " positions\n"
         << std::left << std::setw(36) << "operation" << std::right << std::setw(6) << "calls" << std::setw(13)
-        << "bytes" << std::setw(12) << "us" << std::setw(10) << "GB/s" << std::setw(10) << "of copy\n";
+        << "bytes" << std::setw(12) << "us" << std::setw(10) << "GB/s" << std::setw(10) << "of copy"
+        << std::setw(9) << "TOPS"
+        << "\n";
     for (const ordered_json& entry : entries) print_row(entry, out);
   }
   out.flush();
@@ -176,8 +192,17 @@ Result<void> kernel_bench(const EngineFlags& engine, std::unique_ptr<Backend> ba
 
   const auto copy = backend->device().seconds_of_copy(flags.copy_bytes, flags.num_repeats);
   if (!copy.ok()) return copy.error();
+  const auto peaks = backend->device().peaks(flags.peak_iterations, flags.num_repeats);
+  if (!peaks.ok()) return peaks.error();
   ordered_json json = {{"copy", figures(median_of(*copy), 2 * flags.copy_bytes)},
+                       {"peaks", ordered_json::object()},
                        {"batches", ordered_json::object()}};
+  for (const ComputeDevice::Peak& peak : *peaks) {
+    const double seconds = median_of(peak.seconds);
+    json["peaks"][peak.instruction] = {{"operations", peak.operations},
+                                       {"microseconds", seconds * 1e6},
+                                       {"tops", tera(peak.operations, seconds)}};
+  }
   KernelBench bench(recorder, *backend, flags);
   for (const uint32_t num_rows : flags.batches) {
     DecodeBatch rows(num_rows, num_groups, num_blocks_each, config.vocab_size);

@@ -18,6 +18,7 @@ struct KernelBenchFlags {
   std::vector<uint32_t> batches = {};  // sequences in a step
   uint32_t num_repeats = 21;
   uint64_t copy_bytes = uint64_t{256} << 20;
+  uint32_t peak_iterations = 4096;
   bool json = false;
 };
 

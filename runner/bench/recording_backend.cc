@@ -26,6 +26,7 @@ Result<WeightHandle> RecordingBackend::load_matrix(std::span<const TensorView> s
     weight.names.append(" ").append(name_in_layer(tensor.name));
     weight.rows += tensor.rows();
     weight.bytes += tensor.data.size();
+    weight.count += tensor.rows() * tensor.columns();
   }
   weights_[handle->index] = weight;
   return handle;
@@ -66,7 +67,8 @@ void RecordingBackend::qkv(const Batch& batch, const LayerSpec& layer) {
           .stores_kv = true,
           .run = [=, this](const Batch& rows) { backend_.qkv(rows, layer); },
           .weight_bytes = bytes(qkv.norm.gain) + bytes(qkv.weight) + bytes(qkv.bias),
-          .row_bytes = (widths_.hidden + widths_.attended) * kFloatBytes + kv_position_bytes_});
+          .row_bytes = (widths_.hidden + widths_.attended) * kFloatBytes + kv_position_bytes_,
+          .row_products = products(qkv.weight)});
   backend_.qkv(batch, layer);
 }
 
@@ -74,7 +76,9 @@ void RecordingBackend::attend(const Batch& batch, const LayerSpec& layer) {
   record({.name = "attend",
           .run = [=, this](const Batch& rows) { backend_.attend(rows, layer); },
           .row_bytes = 2 * uint64_t{widths_.attended} * kFloatBytes,
-          .position_bytes = kv_position_bytes_});
+          .position_bytes = kv_position_bytes_,
+          // A query with a key, and a weight with a value.
+          .position_products = 2 * uint64_t{widths_.attended}});
   backend_.attend(batch, layer);
 }
 
@@ -84,7 +88,8 @@ void RecordingBackend::project(const Batch& batch, const ProjectSpec& project) {
           .run = [=, this](const Batch& rows) { backend_.project(rows, project); },
           .weight_bytes = bytes(project.weight) + bytes(project.bias),
           // The values that the product is added to are read first.
-          .row_bytes = (input + 2 * uint64_t{widths_.hidden}) * kFloatBytes});
+          .row_bytes = (input + 2 * uint64_t{widths_.hidden}) * kFloatBytes,
+          .row_products = products(project.weight, project.experts)});
   backend_.project(batch, project);
 }
 
@@ -92,7 +97,8 @@ void RecordingBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
   record({.name = "ffn" + names(ffn.norm.gain) + names(ffn.gate_up),
           .run = [=, this](const Batch& rows) { backend_.ffn(rows, ffn); },
           .weight_bytes = bytes(ffn.norm.gain) + bytes(ffn.gate_up),
-          .row_bytes = (widths_.hidden + widths_.gated) * kFloatBytes});
+          .row_bytes = (widths_.hidden + widths_.gated) * kFloatBytes,
+          .row_products = products(ffn.gate_up, ffn.experts)});
   backend_.ffn(batch, ffn);
 }
 
@@ -105,7 +111,8 @@ LogitRows& RecordingBackend::head(const HeadSpec& head, std::span<const HeadRow>
   record({.name = "head" + names(head.norm.gain) + names(head.weight),
           .run = run,
           .weight_bytes = bytes(head.norm.gain) + bytes(head.weight),
-          .row_bytes = (widths_.hidden + uint64_t{head.vocab_size}) * kFloatBytes});
+          .row_bytes = (widths_.hidden + uint64_t{head.vocab_size}) * kFloatBytes,
+          .row_products = products(head.weight)});
   return backend_.head(head, rows);
 }
 

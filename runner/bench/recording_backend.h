@@ -29,6 +29,14 @@ struct RecordedOperation {
   uint64_t bytes(uint64_t num_rows, uint64_t num_positions) const {
     return weight_bytes + num_rows * (row_bytes + num_positions * position_bytes);
   }
+
+  // Products of numbers that are added up, those of weights and of attention.
+  uint64_t row_products = 0;
+  uint64_t position_products = 0;
+  // Multiplications and additions.
+  uint64_t operations(uint64_t num_rows, uint64_t num_positions) const {
+    return 2 * num_rows * (row_products + num_positions * position_products);
+  }
 };
 
 class RecordingBackend final : public ForwardingBackend {
@@ -56,12 +64,18 @@ class RecordingBackend final : public ForwardingBackend {
     std::string names;
     uint64_t rows;
     uint64_t bytes;
+    uint64_t count = 0;  // of a matrix's weights
   };
   void record(RecordedOperation operation) { operations_.push_back(std::move(operation)); }
   const Weight& weight(WeightHandle handle) const { return weights_.at(handle.index); }
   // The names of a weight, each with a space in front, and its bytes; "" and 0 if there is no weight.
   std::string names(WeightHandle handle) const { return handle ? weight(handle).names : ""; }
   uint64_t bytes(WeightHandle handle) const { return handle ? weight(handle).bytes : 0; }
+  // Those that a row is multiplied by: of experts, the ones that it uses.
+  uint64_t products(WeightHandle handle, const ExpertsSpec& experts = {}) const {
+    const uint64_t count = weight(handle).count;
+    return experts.num_experts == 0 ? count : count / experts.num_experts * experts.num_used;
+  }
 
   std::map<int32_t, Weight> weights_;
   DecoderWidths widths_{};

@@ -64,6 +64,10 @@ void add_synth_flags(CLI::App& command, SynthFlags& flags) {
       ->check(kWholeNumber)
       ->capture_default_str()
       ->group(kModel);
+  command
+      .add_flag("--byte-tokenizer", flags.has_tokenizer,
+                "Add a tokenizer whose tokens are bytes, so that the gateway can serve the file")
+      ->group(kModel);
   command.add_option("FILE", flags.file, "File to write, which must not exist yet")
       ->type_name("")
       ->required();

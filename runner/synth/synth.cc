@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runner/formats/new_file.h"
+#include "runner/synth/byte_tokenizer.h"
 
 namespace runnel {
 namespace {
@@ -70,7 +71,7 @@ constexpr Shape kShapes[] = {
 // About the bytes that are in memory at once.
 constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
 
-std::string file_head(const LlamaSizes& sizes, const std::vector<RandomTensor>& tensors) {
+std::string file_head(const LlamaSizes& sizes, const std::vector<RandomTensor>& tensors, bool has_tokenizer) {
   std::vector<GgufTensorRow> rows;
   uint64_t offset = 0;
   for (const RandomTensor& tensor : tensors) {
@@ -81,6 +82,7 @@ std::string file_head(const LlamaSizes& sizes, const std::vector<RandomTensor>& 
   // llama.cpp refuses a file without this.
   metadata.text("tokenizer.ggml.model", "none");
   metadata.u32(std::string(sizes.architecture) + ".vocab_size", sizes.vocab_size);
+  if (has_tokenizer) add_byte_tokenizer(sizes.vocab_size, metadata);
   std::string head =
       gguf_header(rows.size(), metadata.num_entries()) + metadata.bytes() + gguf_tensor_table(rows);
   head.resize(aligned(head.size(), kGgufDefaultAlignment));
@@ -130,9 +132,10 @@ std::string shape_names(std::string_view architecture) {
 }
 
 Result<uint64_t> write_random_llama(const LlamaSizes& sizes, TensorType type, uint64_t seed,
-                                    const std::string& path, const LoadProgressFn& progress) {
+                                    const std::string& path, const LoadProgressFn& progress,
+                                    bool has_tokenizer) {
   const std::vector<RandomTensor> tensors = llama_tensors(sizes, type, type);
-  const std::string head = file_head(sizes, tensors);
+  const std::string head = file_head(sizes, tensors, has_tokenizer);
   uint64_t total_bytes = head.size();
   for (const RandomTensor& tensor : tensors)
     total_bytes += aligned(tensor.num_bytes(), kGgufDefaultAlignment);
@@ -156,17 +159,18 @@ Result<void> synth(const SynthFlags& flags, std::ostream& out, std::ostream& pro
                                        " it must be one of: " + shape_names(flags.architecture) + "."};
   }
   uint64_t num_tenths_told = 0;
-  const Result<uint64_t> num_bytes = write_random_llama(
-      *sizes, flags.type, flags.seed, flags.file, [&](uint64_t written_bytes, uint64_t total_bytes) {
-        const uint64_t num_tenths = 10 * written_bytes / total_bytes;
-        if (num_tenths == num_tenths_told) return;
-        num_tenths_told = num_tenths;
-        progress << flags.file << ": " << written_bytes << " of " << total_bytes << " bytes" << std::endl;
-      });
+  const auto tell = [&](uint64_t written_bytes, uint64_t total_bytes) {
+    const uint64_t num_tenths = 10 * written_bytes / total_bytes;
+    if (num_tenths == num_tenths_told) return;
+    num_tenths_told = num_tenths;
+    progress << flags.file << ": " << written_bytes << " of " << total_bytes << " bytes" << std::endl;
+  };
+  const Result<uint64_t> num_bytes =
+      write_random_llama(*sizes, flags.type, flags.seed, flags.file, tell, flags.has_tokenizer);
   if (!num_bytes.ok()) return num_bytes.error();
   out << flags.file << " has the shape of " << flags.architecture << " " << flags.shape << " in "
-      << type_name(flags.type) << ", " << *num_bytes
-      << " bytes. Its weights are random, and so is its text; it has no tokenizer.\n";
+      << type_name(flags.type) << ", " << *num_bytes << " bytes. Its weights are random, and so is its text; "
+      << (flags.has_tokenizer ? "its tokens are bytes.\n" : "it has no tokenizer.\n");
   return {};
 }
 

@@ -20,6 +20,7 @@ struct SynthFlags {
   std::string shape;
   TensorType type = TensorType::kQ4_1;
   uint64_t seed = 1;
+  bool has_tokenizer = false;  // that of byte_tokenizer.h
   std::string file;
 };
 
@@ -34,7 +35,8 @@ std::string shape_names(std::string_view architecture);
 // Writes the file piece by piece; every matrix has this type. The same seed gives the same bytes. Returns
 // their number. Fails as NewFile does.
 Result<uint64_t> write_random_llama(const LlamaSizes& sizes, TensorType type, uint64_t seed,
-                                    const std::string& path, const LoadProgressFn& progress);
+                                    const std::string& path, const LoadProgressFn& progress,
+                                    bool has_tokenizer = false);
 
 // Reports progress to `progress`, and what was written to `out`. Fails with kUsage for an unknown shape.
 Result<void> synth(const SynthFlags& flags, std::ostream& out, std::ostream& progress);

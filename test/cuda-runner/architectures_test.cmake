@@ -37,3 +37,13 @@ expect(14.2 "75;80;86;89;90;100;110;120"
 expect_refusal("Cuda compilation tools, release 11.8, V11.8.89"
   "RUNNEL_NVCC is of CUDA 11.8; the kernels are C++20 and need CUDA 12 or newer.")
 expect_refusal("g++ 12.2.0" "RUNNEL_NVCC must be NVIDIA's compiler")
+
+# PTX is for devices that nobody has named.
+gencode_of("80;90" flags)
+if(NOT flags STREQUAL "-gencode;arch=compute_80,code=sm_80;-gencode;arch=compute_90,code=sm_90;-gencode;arch=compute_90,code=compute_90")
+  message(FATAL_ERROR "Two architectures have the flags ${flags}")
+endif()
+gencode_of("90" flags)
+if(NOT flags STREQUAL "-gencode;arch=compute_90,code=sm_90")
+  message(FATAL_ERROR "One architecture has the flags ${flags}")
+endif()

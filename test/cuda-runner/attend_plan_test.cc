@@ -63,6 +63,15 @@ TEST_CASE("attention's plan: rows that are no longer than a block's share are wh
   CHECK(list[1] == Entry{7, 107, 131071, 0});
 }
 
+TEST_CASE("attention's plan: the more blocks a device holds, the less is a block's share") {
+  AttendPlanShape shape{0, kGroups, kKvHeads, kTileRows, 64, 1024};
+  const std::vector<uint32_t> positions(64, 511);
+  shape.num_blocks = 528;  // 64 rows of 2 splits and 8 groups: less than two splits a block
+  CHECK(list_of(shape, positions)[0] == Entry{128, 128, 0, 0});
+  shape.num_blocks = 396;
+  CHECK(list_of(shape, positions)[0] == Entry{0, 64, 0, 0});
+}
+
 TEST_CASE("attention's plan: rows of a prompt are tiles, the last positions first, if there are enough") {
   constexpr uint32_t kEnough = 5 * kTileRows;
   const AttendPlanShape shape{0, kGroups, kKvHeads, kTileRows, kEnough + 2, 100, 5 * kKvHeads};

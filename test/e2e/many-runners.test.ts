@@ -2,8 +2,8 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { valueAt } from '../bench/statistics.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
-import { areReady, busiestPid, Gateway } from '../fixtures/gateway.ts';
-import { readNativeAnswer } from '../fixtures/native-stream.ts';
+import { areReady, Gateway } from '../fixtures/gateway.ts';
+import { killedAnswer } from '../fixtures/killed-answer.ts';
 
 /**
  * Runners are killed under a stream, with two runners and with one, and nothing is lost. The length of pauses is printed
@@ -15,29 +15,15 @@ const KILLS_OF_ONE = Math.max(3, Math.floor(KILLS / 20));
 /** Kills come when the stream has this many tokens, in turn. */
 const KILL_AT = [6, 8, 10] as const;
 
-/** Reads one answer and kills its runner when the answer has killAt tokens. Returns the longest gap from then on. */
+/** The text of an answer, and its longest gap after a kill of its runner when it has killAt tokens. */
 async function answer(
   gateway: Gateway,
   seed: number,
   killAt?: number,
 ): Promise<[text: string, pauseMs: number]> {
   const body = { prompt: 'Once upon a time', max_tokens: 24, seed, temperature: seed % 2 };
-  let [numCome, lastMs, pauseMs] = [0, 0, 0];
-  let killed: Promise<void> | undefined;
-  const kill = async (): Promise<void> => {
-    process.kill(busiestPid(await gateway.health()), 'SIGKILL');
-  };
-  const response = await gateway.post('/execute', { job_id: `job ${seed} ${killAt}`, ...body });
-  const { text, last } = await readNativeAnswer(response, () => {
-    const nowMs = performance.now();
-    // Tokens that were in the pipes when the runner died come without a pause, so the longest gap is taken.
-    if (killed !== undefined) pauseMs = Math.max(pauseMs, nowMs - lastMs);
-    lastMs = nowMs;
-    if (++numCome === killAt) killed = kill();
-  });
-  await killed;
-  assert.equal([last.event, killed !== undefined], ['end', killAt !== undefined]);
-  return [text, pauseMs];
+  const killed = await killedAnswer(gateway, { job_id: `job ${seed} ${killAt}`, ...body }, killAt);
+  return [killed.text, killed.pauseMs ?? 0];
 }
 
 const test = suite('many runners');

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cuda-runner/emulator/counters.h"
+#include "cuda-runner/emulator/settings.h"
 #include "test/cuda-runner/device_attention.h"
 #include "test/unit_test.h"
 
@@ -49,6 +50,22 @@ TEST_CASE("attention's costs: a row loads each key and value once, for up to 8 q
         CHECK(counts.shared_turns <= counts.least_shared_turns * turns_in_20 / 20 + 256);
       }
     }
+  }
+}
+
+TEST_CASE("attention's costs: rows take as many blocks as the device holds at a time") {
+  const std::vector<RowPlace> rows(40, RowPlace{0, 7});
+  struct Held {
+    uint32_t queries_per_kv;
+    uint32_t head_dim;
+    uint32_t blocks;  // of a multiprocessor
+  };
+  for (const Held& held : {Held{1, 128, 5}, Held{4, 128, 4}, Held{8, 128, 3}, Held{4, 64, 8}}) {
+    CAPTURE(held.queries_per_kv);
+    CAPTURE(held.head_dim);
+    const AttentionShape shape{held.queries_per_kv, 1, held.head_dim, 0.1f};
+    const Costs costs = costs_of(KvType::kF16, shape, rows, kNoPlaces, "attend_rows");
+    CHECK(costs.counts.blocks == emulator::settings().num_multiprocessors * held.blocks);
   }
 }
 

@@ -105,7 +105,7 @@ TEST_CASE(
     require_success(load_multiply(type));
     const RandomMatrix matrix(stream, type, kTiles * kWarpTileRows, kColumns, rng);
     for (const auto& [num_rows, form, tiles_of_block] :
-         {std::tuple{8u, ProductForm::kSegments, 2u}, std::tuple{64u, ProductForm::kSplitTiles, 2u},
+         {std::tuple{8u, ProductForm::kSegments, 1u}, std::tuple{64u, ProductForm::kSplitTiles, 2u},
           std::tuple{128u, ProductForm::kTiles, 4u}}) {
       CAPTURE(type_name(type));
       CAPTURE(num_rows);

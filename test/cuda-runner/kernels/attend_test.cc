@@ -192,7 +192,7 @@ TEST_CASE("attend: more pieces than blocks are taken in turns") {
   const AttentionShape shape{32, 32, 4, kScale};
   DeviceSequences sequences(stream, KvType::kF16, shape, 32, {520}, rng);
   sequences.fill(kAttendLayer, rng);
-  std::vector<RowPlace> rows(kAttendBlocks / shape.num_heads + 1, RowPlace{0, 7});
+  std::vector<RowPlace> rows(attend_blocks(KvType::kF16, shape) / shape.num_heads + 1, RowPlace{0, 7});
   rows.back().position = 519;
   const Attention attention(stream, sequences, shape, rows, rng);
   const Ready wanted = attention.wanted_rows();
@@ -395,7 +395,7 @@ TEST_CASE("attend: the workspace has room for each split of the cache, within a 
   CHECK(places({1, 256, 1u << 20}) == 0);
   CHECK(places({4, 257, 1u << 20}) == 4 * 2);
   // Of many rows, few have more splits than each block computes.
-  CHECK(places({1000, 257, 1u << 20}) == kAttendBlocks / 8 * 2);
+  CHECK(places({1000, 257, 1u << 20}) == kMaxAttendBlocks / 8 * 2);
   CHECK(places({31, 131072, 131072}) == 512 + 31 * 2);
   CHECK(places({32, 131072, 32 * 131072}) == kMaxAttendWorkspaceBytes / sizeof(float) / split_floats);
 }

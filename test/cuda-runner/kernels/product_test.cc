@@ -2,14 +2,9 @@
 #include "cuda-runner/kernels/product.h"
 
 #include <random>
-#include <span>
 #include <vector>
 
-#include "test/cuda-runner/device_matrix.h"
-#include "test/cuda-runner/device_ready.h"
-#include "test/cuda-runner/on_device.h"
-#include "test/fixtures/product_reference.h"
-#include "test/fixtures/random_floats.h"
+#include "test/cuda-runner/float_products.h"
 #include "test/unit_test.h"
 
 namespace runnel {
@@ -17,21 +12,6 @@ namespace {
 
 using namespace test;
 using reference::Ready;
-
-std::vector<float> random_rows(uint32_t num_rows, uint32_t width, std::mt19937& rng) {
-  std::vector<float> rows = random_floats(size_t{num_rows} * width, rng);
-  // The scale of a block of zeros is 0.
-  if (rows.size() > 64) std::fill(rows.begin() + 32, rows.begin() + 64, 0.0f);
-  return rows;
-}
-
-// Kernels with much shared memory must be loaded before they are launched.
-void load_products() {
-  for (const TensorType type : tensor_types()) {
-    require_success(load_multiply(type));
-    require_success(load_gated_multiply(type));
-  }
-}
 
 TEST_CASE("products of every type, for any number of rows, have the bits of the reference") {
   const TestStream stream;
@@ -120,46 +100,6 @@ TEST_CASE("the forms of a product have the same bits, whatever is short: tiles, 
   }
 }
 
-// A product, with a bias and what it is added to, and a gated one: y and silu(gate in) y.
-void check_float_products(const TestStream& stream, TensorType type, uint32_t num_outputs, uint32_t columns,
-                          uint32_t num_rows, std::span<const ProductForm> forms, std::mt19937& rng) {
-  CAPTURE(type_name(type));
-  CAPTURE(num_outputs);
-  CAPTURE(columns);
-  CAPTURE(num_rows);
-  const RandomMatrix matrix(stream, type, num_outputs, columns, rng);
-  const RandomMatrix gate(stream, type, num_outputs, columns, rng);
-  const Ready x = reference::ready(random_rows(num_rows, columns, rng), columns);
-  const DeviceReady in(stream, x);
-  const uint32_t stride = num_outputs + 9;
-  constexpr uint32_t kFirst = 7;
-  const std::vector<float> before = random_floats(size_t{num_rows} * stride, rng);
-  const std::vector<float> biases = random_floats(stride, rng);
-  const DeviceArray<float> bias(stream, biases);
-  std::vector<float> wanted = before;
-  std::vector<float> gated;
-  for (uint32_t row = 0; row < num_rows; ++row) {
-    for (uint32_t i = 0; i < num_outputs; ++i) {
-      const float y = reference::product(type, matrix.row(i), x, row);
-      float& at = wanted[row * stride + kFirst + i];
-      at = (y + biases[kFirst + i]) + at;
-      gated.push_back(reference::silu(reference::product(type, gate.row(i), x, row)) * y);
-    }
-  }
-  const Ready wanted_ready = reference::ready(gated, num_outputs);
-  for (const ProductForm form : forms) {
-    CAPTURE(static_cast<int>(form));
-    const DeviceArray<float> out(stream, before);
-    require_success(multiply(matrix.on_device(), in.view(), num_rows, bias.read_view(), true, Epilogue::kAdd,
-                             {out.view(), stride}, kFirst, stream, form));
-    REQUIRE(bits_of(out.values()) == bits_of(wanted));
-    const DeviceReady ready(stream, num_outputs, num_rows);
-    require_success(gated_multiply(gate.on_device(), matrix.on_device(), Nonlinearity::kSilu, in.view(),
-                                   num_rows, ready.view(), stream, form));
-    REQUIRE(ready.is(wanted_ready));
-  }
-}
-
 constexpr ProductForm kForms[] = {ProductForm::kSegments, ProductForm::kTiles, ProductForm::kSplitTiles};
 
 TEST_CASE("products of floats by tiles have the same bits for any number of rows") {
@@ -191,10 +131,13 @@ TEST_CASE("products of floats have the same bits with a block for each tile, and
   load_products();
   std::mt19937 rng(28);
   constexpr ProductForm kBest[] = {ProductForm::kBest};
-  // 100 tiles keep a device busy with a block each, 200 with a block for each two.
+  // 100 tiles keep a device of 132 multiprocessors busy with a block each, 200 with a block for each two, and
+  // the others with two such blocks a multiprocessor.
   for (const uint32_t num_tiles : {100u, 200u})
     for (const uint32_t num_rows : {12u, 19u})
       check_float_products(stream, TensorType::kBF16, num_tiles * 32 - 3, 40, num_rows, kBest, rng);
+  for (const uint32_t num_tiles : {150u, 300u})
+    check_float_products(stream, TensorType::kBF16, num_tiles * 32 - 3, 40, 24, kBest, rng);
   // Few tiles, and enough rows for blocks of 8 and of 16 rows.
   for (const uint32_t num_rows : {40u, 40u * 16})
     check_float_products(stream, TensorType::kF16, 3 * 32, 40, num_rows, kBest, rng);

@@ -1,12 +1,14 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { ROOT } from '../../../deploy/source-urls.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
-import { runSteps } from './kit.ts';
+import { chosenSteps, runSteps } from './kit.ts';
 import type { StepResult } from './results.ts';
 import type { Step } from './step.ts';
-import { allSteps } from './steps.ts';
+import { allSteps, DEVICE_TEST_FILES } from './steps.ts';
 
 /** The kit's steps, with programs of the shell in place of those for a device. */
 
@@ -82,14 +84,43 @@ test('steps that have not begun when the time for all is over are not run', asyn
   assert.equal(statuses(done), ['long: timed out', 'last: not run']);
 });
 
+test('a program that cannot be killed is left behind, and the others run', async () => {
+  const folder = temporaryFolder();
+  const pidFile = join(folder.path, 'pid');
+  // It leaves the group, and keeps the pipe open.
+  const stuck = shell('stuck', `setsid sh -c 'echo $$ >"${pidFile}"; exec sleep 600' & wait`, {
+    limitSec: 2,
+  });
+  const done = await run([stuck, shell('last', 'true')], { deathSec: SHORT_SEC });
+  process.kill(Number(readFileSync(pidFile, 'utf8')), 'SIGKILL');
+  assert.equal(statuses(done), ['stuck: timed out', 'last: passed']);
+  assert.match(String(done.results[0]?.reason), 'had not ended');
+});
+
+test('steps of a group run at the same time, and their lines in the log say whose they are', async () => {
+  const folder = temporaryFolder();
+  const fifo = join(folder.path, 'fifo');
+  // Each waits for the other.
+  const [reads, writes] = [`mkfifo "${fifo}"; cat "${fifo}"`, `while ! echo met >"${fifo}"; do :; done`];
+  const two = [
+    shell('reader', reads, { group: 'both' }),
+    shell('writer', `until [ -p "${fifo}" ]; do :; done; ${writes}`, { group: 'both' }),
+  ];
+  const alone = shell('alone', 'echo by itself');
+  const done = await run(availableParallelism() > 1 ? [...two, alone] : [alone]);
+  assert.is(done.hasPassed, true);
+  assert.is(done.results.at(-1)?.name, 'alone');
+  if (availableParallelism() > 1) assert.match(done.log, 'reader| met\n');
+});
+
 test('a step alone takes other arguments, and its result is added to those before it', async () => {
   const out = temporaryFolder().path;
   const step = shell('bench', 'printf \'["%s","%s"]\' "$1" "$2"', {
     defaults: ['--batch', '8'],
     figures: json,
   });
-  await run([step], {}, out);
-  const done = await run([step], { args: ['--batch', '64'] }, out);
+  await run(chosenSteps([step], 'bench', []), {}, out);
+  const done = await run(chosenSteps([step], 'bench', ['--batch', '64']), {}, out);
   assert.equal(
     done.results.map(({ figures }) => figures),
     [
@@ -99,6 +130,43 @@ test('a step alone takes other arguments, and its result is added to those befor
   );
 });
 
+test('a step alone comes after the one that writes its model, and a sanitizer keeps its tool', () => {
+  const folder = temporaryFolder();
+  const steps = allSteps(folder.path, false);
+  const chosen = chosenSteps(steps, '8b q4_0: greedy', ['--batch', '64']);
+  assert.equal(
+    chosen.map(({ name }) => name),
+    ['8b q4_0: written', '8b q4_0: greedy'],
+  );
+  assert.equal(
+    chosen.map(({ defaults }) => defaults),
+    [[], ['--batch', '64']],
+  );
+  for (const { name, needs } of steps)
+    if (needs !== undefined)
+      assert.is(chosenSteps(steps, name, []).length, name.endsWith(': written') ? 1 : 2, name);
+  const [memcheck] = chosenSteps(steps, 'memcheck', ['-sf=*norm_test*']);
+  assert.equal([...(memcheck?.command ?? []), ...(memcheck?.defaults ?? [])].slice(1), [
+    '--tool',
+    'memcheck',
+    '--error-exitcode',
+    '1',
+    'build/cuda-device-tests',
+    '-sf=*norm_test*',
+  ]);
+  assert.equal(chosenSteps(steps, 'nothing', []), []);
+});
+
+test('each file of the tests for a device is a step', () => {
+  const filesIn = (folder: string) => readdirSync(join(ROOT, 'test/cuda-runner', folder));
+  const names = [...filesIn('.'), ...filesIn('kernels')].flatMap(
+    (file) => /^(\w+)_test\.cc$/.exec(file)?.[1] ?? [],
+  );
+  assert.equal([...DEVICE_TEST_FILES].sort(), names.sort());
+});
+
+const testOf = (file: string): string => `tests: ${file}`;
+
 test('the steps have names of their own, and those on bits come before those on speed', () => {
   const folder = temporaryFolder();
   mkdirSync(join(folder.path, 'bin'));
@@ -106,9 +174,14 @@ test('the steps have names of their own, and those on bits come before those on 
     const steps = allSteps(folder.path, isEmulated, join(folder.path, 'bin'));
     const names = steps.map(({ name }) => name);
     assert.is(new Set(names).size, names.length);
-    assert.equal(names.slice(0, 5), ['probe', 'driver', 'kernels and models', 'exactness', 'gateway']);
-    assert.equal(names.slice(-3), ['memcheck', 'synccheck', 'racecheck']);
-    assert.is(steps.at(-1)?.obstacle, 'compute-sanitizer is not installed.');
+    assert.equal(names.slice(0, 3), ['probe', 'driver', testOf(isEmulated ? 'checkpoint' : 'golden_models')]);
+    const first = names.findIndex((name) => name.endsWith(': kernels'));
+    for (const name of ['exactness', 'gateway', ...(isEmulated ? [] : DEVICE_TEST_FILES.map(testOf))])
+      assert.ok(names.includes(name) && names.indexOf(name) < first, name);
+    const sanitizers = names.indexOf('memcheck');
+    assert.equal(names.slice(sanitizers, sanitizers + 3), ['memcheck', 'synccheck', 'racecheck']);
+    assert.is(steps[sanitizers]?.obstacle, 'compute-sanitizer is not installed.');
+    if (!isEmulated) assert.ok(sanitizers < names.indexOf('8b q4_0: written'), 'before what takes longest');
   }
 });
 
@@ -129,7 +202,7 @@ test('each random model is written before it is measured, and is what its steps 
       const path = String(command[command.indexOf('--model') + 1]);
       const [, shape, type] = /^(\S+) (\S+): /.exec(name) ?? [];
       const architecture = shape === '0.6b' ? 'qwen3' : 'llama';
-      const flags = `--arch ${architecture} --shape ${shape} --type ${type}`;
+      const flags = `--arch ${architecture} --shape ${shape} --type ${type} --byte-tokenizer`;
       assert.is(models.get(path), `synth ${flags} FILE.part\n`, name);
     }
   }
