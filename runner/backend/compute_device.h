@@ -37,7 +37,7 @@ class ComputeDevice {
     uint64_t operations;  // multiplications and additions
     std::vector<double> seconds;
   };
-  // Those that the device has, with the times of so many iterations, as above.
+  // Those that the device has, with the times of at most so many iterations, as above.
   virtual Result<std::vector<Peak>> peaks(uint32_t num_iterations, uint32_t num_times) {
     static_cast<void>(num_iterations);
     static_cast<void>(num_times);

@@ -42,7 +42,7 @@ test('a kit of the build runs where the tree is not, and its results lie where i
   const passed = steps.filter(({ status }) => status === 'passed').map(({ name }) => name);
   for (const name of ['probe', 'tests: checkpoint', 'exactness', 'gateway', 'tiny: kernels', 'tiny: start'])
     assert.ok(passed.includes(name), name);
-  console.log(`${passed.length} steps of a packed kit passed; ${said.trim().replace(/^.*: /, '')}`);
+  console.log(`${passed.length} steps of a packed kit passed; ${said.trim().replace(/^\S+: /, '')}`);
 });
 
 test.run();
