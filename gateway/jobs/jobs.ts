@@ -175,10 +175,14 @@ export class Jobs {
     }
   }
 
+  /** Its jobs are here at once, all of them: nobody finds one that is not read yet, which would have no end. */
   async #take(journal: Journal): Promise<void> {
+    const jobs = await this.#readAll(journal);
     if (this.#isStopping) return journal.close();
     this.#journal = journal;
-    await this.#readAll(journal);
+    for (const { job } of jobs) this.#live.set(nameOf(job), job);
+    for (const job of jobs) if (job.numDeaths >= maxDeaths) this.#putInQuarantine(job);
+    this.#resumption.resumeAll(jobs.filter(({ job }) => !job.isOver));
   }
 
   /** Throws if there is none now. A gateway that stops confirms nothing that its journal might not keep. */
@@ -442,12 +446,12 @@ export class Jobs {
     return [...this.#live.values()].flatMap(({ durable }) => durable ?? []);
   }
 
-  /** Reads the jobs of an earlier process, and resumes those that are not parked as soon as their model takes requests. */
-  async #readAll(journal: Journal): Promise<void> {
-    const { unfinished } = journal;
+  /** The jobs of an earlier process. Those that are not parked wait to be begun. */
+  async #readAll(journal: Journal): Promise<DurableJob[]> {
     const { log } = this.#options;
     const jobs: DurableJob[] = [];
-    for (const entry of unfinished) {
+    for (const entry of journal.unfinished) {
+      if (this.#isStopping) break;
       try {
         const live = new Job(entry, {});
         const kept = await journal.read(entry);
@@ -455,7 +459,6 @@ export class Jobs {
         live.wait();
         if (kept.parking?.isParked) live.park();
         live.keptAs(job);
-        this.#live.set(nameOf(live), live);
         jobs.push(job);
       } catch (error) {
         const msg = `The job ${shortened(entry.id)} cannot be read from the journal (${messageOf(error)}) and is removed.`;
@@ -463,8 +466,7 @@ export class Jobs {
         await journal.forget(entry);
       }
     }
-    for (const job of jobs) if (job.numDeaths >= maxDeaths) this.#putInQuarantine(job);
-    this.#resumption.resumeAll(jobs.filter(({ job }) => !job.isOver));
+    return jobs;
   }
 
   #putInQuarantine(job: DurableJob): void {

@@ -1,7 +1,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import * as assert from 'uvu/assert';
 import { Jobs, reopenMs } from '../../../gateway/jobs/jobs.ts';
+import { keyOf } from '../../../gateway/journal/entry.ts';
+import type { Journal } from '../../../gateway/journal/journal.ts';
 import { JournalUnavailable } from '../../../gateway/journal/journal-error.ts';
+import { JournalStore } from '../../../gateway/journal/store.ts';
 import { AdmissionGate } from '../../../gateway/models/admission-gate.ts';
 import { cancelled } from '../../../gateway/runner/runner.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
@@ -185,6 +188,83 @@ test('while the disk refuses to open the journal, jobs are refused, and go on on
   assert.match(events, /event: end/);
   const logged = lines.map((line) => JSON.parse(line).event);
   assert.is(logged.filter((event) => event === 'journal_unavailable').length, 1);
+});
+
+/** Begins as a gateway whose disk has refused its journal once, with the jobs "a" and "b" of an earlier one. Reading "b" waits. */
+async function readingLate() {
+  const folder = journalFolder();
+  const before = await openTestJournal(folder);
+  for (const id of ['a', 'b'])
+    await before.admit(recordOf(id, { createdMs: Date.now(), modelFile: byteModel.file }));
+  await before.close();
+  const clock = new VirtualClock();
+  const runner = new ScriptedRunner();
+  runner.script = [[72, EOS_ID]];
+  const jobs = new Jobs({
+    models: oneModel(() => byteModel, runner),
+    log: createLog('silent'),
+    now: Date.now,
+    clock,
+  });
+  closeLater(() => jobs.stop());
+  let isFirst = true;
+  let isReading = false;
+  let goOn = (): void => {};
+  const held = new Promise<void>((resolve) => (goOn = resolve));
+  closeLater(() => goOn());
+  const openStore = async (path: string): Promise<JournalStore> => {
+    const store = await JournalStore.open(path);
+    const { get } = store;
+    store.get = async (key) => {
+      if (key.startsWith(keyOf(2)) && !isReading) {
+        isReading = true;
+        await held;
+      }
+      return get.call(store, key);
+    };
+    return store;
+  };
+  await jobs.begin(async () => {
+    if (!isFirst) return openTestJournal(folder, { openStore });
+    isFirst = false;
+    throw new JournalUnavailable('Not now.');
+  }, KEEP_MS);
+  await untilBy(clock, 'The reading', () => isReading);
+  return { folder, jobs, goOn, ...testApp({ jobs, runner }) };
+}
+
+test('while the jobs of a journal that opened late are read, none is given, cancelled, parked or deleted, and then all go on', async () => {
+  const { jobs, runner, goOn, app, get, post } = await readingLate();
+  for (const refused of [
+    await get('/jobs/a'),
+    await get('/jobs/b/events'),
+    await post('/cancel', { job_id: 'b' }),
+    await app.request('/jobs/b/park', { method: 'POST' }),
+    await app.request('/jobs/a', { method: 'DELETE' }),
+    await post('/execute', { job_id: 'b', prompt: 'Hi', durable: true }),
+  ])
+    assert.is(refused.status, 503);
+  goOn();
+  await until(PATIENCE_MS, 'The journal', () => !jobs.stats?.isFailed);
+  for (const id of ['a', 'b']) assert.match(await (await get(`/jobs/${id}/events`)).text(), /event: end/);
+  assert.is(runner.requests.length, 2);
+});
+
+test('a gateway that stops while the jobs of a journal are read leaves them to the next one', async () => {
+  const { folder, jobs, runner, goOn } = await readingLate();
+  await jobs.stop();
+  goOn();
+  // The lock of the folder is free once the journal is closed.
+  let next: Journal | undefined;
+  await until(PATIENCE_MS, 'The end of the journal', async () => {
+    next ??= await openTestJournal(folder).catch(() => undefined);
+    return next !== undefined;
+  });
+  assert.equal(
+    next?.unfinished.map(({ id }) => id),
+    ['a', 'b'],
+  );
+  assert.is(runner.requests.length, 0);
 });
 
 test('a gateway that stops while the disk refuses to open the journal leaves it alone', async () => {
