@@ -335,25 +335,30 @@ export class Jobs {
     return durable?.entry.key === entry.key ? durable : undefined;
   }
 
-  /** Ends the job with this error unless it has ended. Resolves when the journal has the end, if it is to keep the job. */
+  /**
+   * Ends the job with this error unless it has ended. Resolves when the journal has the end, if it is to keep the job. Throws
+   * JournalRefusal if it cannot have it: then the job has ended here, and goes on in the next process.
+   */
   async cancel(callers: readonly string[], id: string, error: GenerationError): Promise<void> {
     const live = this.#liveOf(callers, id);
-    if (live?.durable === undefined) live?.end(error);
-    else live.durable.fail(error);
+    await endOf(live, error);
     // The journal, which cannot always be asked, knows nothing of a plain job.
     if (!this.isKeeping || live?.isDurable === false) return;
-    await live?.settled;
-    await this.#opened().flush();
+    const journal = this.#opened();
+    if (live?.durable !== undefined) await journal.confirm();
   }
 
-  /** Ends the job if it runs, and deletes it from the journal. Returns false if this caller has no durable job with this id. */
+  /**
+   * Ends the job if it runs, and deletes it from the journal. Returns false if this caller has no durable job with this id. Throws
+   * JournalRefusal if the journal still has it.
+   */
   async forget(callers: readonly string[], id: string, error: GenerationError): Promise<boolean> {
     const live = this.#liveOf(callers, id);
-    if (live?.isDurable) await this.cancel(callers, id, error);
+    if (live?.isDurable) await endOf(live, error);
     const entry = live?.durable?.entry ?? this.#entryOf(callers, id);
     if (entry === undefined) return live?.isDurable === true;
-    if (live?.isDurable) this.#remove(live);
     await this.#opened().forget(entry);
+    if (live?.isDurable) this.#remove(live);
     return true;
   }
 
@@ -463,7 +468,8 @@ export class Jobs {
       } catch (error) {
         const msg = `The job ${shortened(entry.id)} cannot be read from the journal (${messageOf(error)}) and is removed.`;
         log.error({ event: 'journal_entry_damaged', key: entry.key, job_id: entry.id, msg });
-        await journal.forget(entry);
+        // A journal that cannot be written says so itself.
+        await journal.forget(entry).catch(() => {});
       }
     }
     return jobs;
@@ -491,6 +497,13 @@ export class Jobs {
     for (const job of this.#durable()) job.suspend();
     await (this.#stored.size === 0 ? this.#journal?.close() : this.#journal?.flush());
   }
+}
+
+/** Ends the job, if there is one. Resolves when the journal has it, or will not get it. */
+async function endOf(live: Job | undefined, error: GenerationError): Promise<void> {
+  if (live?.durable === undefined) live?.end(error);
+  else live.durable.fail(error);
+  if (live?.isDurable) await live.settled;
 }
 
 function factsOf({ isThinking: _made, ...facts }: ThinkingLimit): ThinkingLimitFacts {

@@ -116,8 +116,8 @@ export class Journal {
   readonly #dirty = new Set<Journalled>();
   /** The write under way, if any. forget() waits for it, or the write would bring the job back. */
   #writing: Promise<void> | undefined;
-  /** The removals under way. */
-  readonly #removals = new Set<Promise<void>>();
+  /** The removals under way, by the keys of their jobs. */
+  readonly #removals = new Map<string, Promise<boolean>>();
   #timer: Timer | undefined;
   #sweeper: Timer | undefined;
   #nextNumber = 1;
@@ -298,25 +298,38 @@ export class Journal {
     return { record, content, endedMs, parking, numDeaths };
   }
 
-  /** When this resolves, the job is gone from the disk. */
-  forget(entry: JournalEntry): Promise<void> {
-    return this.#forget(entry, true);
+  /** When this resolves, the job is gone from the disk. Throws JournalRefusal if the disk still has it; then it is still here, too. */
+  async forget(entry: JournalEntry): Promise<void> {
+    if (!(await this.#forget(entry, true))) throw this.#refusal();
   }
 
-  async #forget(entry: JournalEntry, isSynced: boolean): Promise<void> {
+  /** Returns false if the disk still has the job. */
+  async #forget(entry: JournalEntry, isSynced: boolean): Promise<boolean> {
+    const { key } = entry;
+    const removing = this.#removals.get(key);
+    if (removing !== undefined) return removing;
     const name = nameOf(entry);
-    if (this.#isClosed || this.#entries.get(name)?.key !== entry.key) return;
+    const kept = this.#entries.get(name);
+    if (this.#isClosed || kept?.key !== key) return true;
     this.#entries.delete(name);
-    for (const job of this.#dirty) if (job.entry.key === entry.key) this.#dirty.delete(job);
-    const removal = this.#remove(entry, isSynced).catch((error) => this.#fail(error));
-    this.#removals.add(removal);
-    await removal;
-    this.#removals.delete(removal);
+    for (const job of this.#dirty) if (job.entry.key === key) this.#dirty.delete(job);
+    const removal = this.#remove(key, isSynced);
+    this.#removals.set(key, removal);
+    const isGone = await removal;
+    this.#removals.delete(key);
+    if (!isGone && !this.#entries.has(name)) this.#entries.set(name, kept);
+    return isGone;
   }
 
-  async #remove({ key }: JournalEntry, isSynced: boolean): Promise<void> {
+  async #remove(key: string, isSynced: boolean): Promise<boolean> {
     while (this.#writing !== undefined) await this.#writing;
-    await this.#store.remove(key, isSynced);
+    try {
+      await this.#store.remove(key, isSynced);
+      return true;
+    } catch (error) {
+      this.#fail(error);
+      return false;
+    }
   }
 
   async close(): Promise<void> {
@@ -325,7 +338,7 @@ export class Journal {
     this.#sweeper?.cancel();
     this.#timer?.cancel();
     while (this.#writing !== undefined) await this.#writing;
-    await Promise.all(this.#removals);
+    await Promise.all(this.#removals.values());
     await this.#store.close();
   }
 

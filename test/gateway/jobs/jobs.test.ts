@@ -311,6 +311,53 @@ test('a gateway that stops confirms no cancel and no deletion of a durable job, 
   assert.is((await next.get('/jobs/a')).status, 404);
 });
 
+test('a cancel and a deletion that the disk refuses are not confirmed, and the next gateway has the job', async () => {
+  const folder = journalFolder();
+  const failures: unknown[] = [];
+  const first = await durableApp(folder, { onFailed: (error) => failures.push(error) });
+  first.runner.scriptOf = ({ promptIds }) =>
+    promptIds.includes('#'.charCodeAt(0)) ? [[72, EOS_ID]] : ['wait'];
+  for (const id of ['cancelled', 'deleted'])
+    await first.post('/execute', { job_id: id, prompt: 'Hi', durable: true });
+  const { id: kept } = (await (await first.post('/v1/responses', { model: 'bytes', input: '#' })).json()) as {
+    id: string;
+  };
+  const { write } = JournalStore.prototype;
+  JournalStore.prototype.write = async () => {
+    throw new Error('No space left on device.');
+  };
+  const remove = { method: 'DELETE' };
+  try {
+    for (const time of ['first', 'second'])
+      for (const refused of [
+        await first.post('/cancel', { job_id: 'cancelled' }),
+        await first.app.request('/jobs/deleted', remove),
+        await first.app.request(`/v1/responses/${kept}`, remove),
+      ]) {
+        assert.is(refused.status, 503, time);
+        assert.match(await refused.text(), /journal_failed/i, time);
+      }
+    assert.is(first.runner.cancelled, 2, 'both have ended here');
+    assert.match(await (await first.get('/jobs/deleted/events')).text(), /CANCELLED/);
+    assert.is((await first.get(`/v1/responses/${kept}`)).status, 200);
+    assert.is(
+      (await first.post('/cancel', { job_id: 'unknown' })).status,
+      202,
+      'there is nothing to keep of it',
+    );
+    assert.is(failures.length, 1);
+    await first.jobs.stop();
+  } finally {
+    JournalStore.prototype.write = write;
+  }
+  const next = await durableApp(folder);
+  next.runner.script = [[72, EOS_ID]];
+  await until(PATIENCE_MS, 'The jobs', () => next.runner.requests.length === 2);
+  assert.is((await next.app.request('/jobs/deleted', remove)).status, 200);
+  assert.is((await next.app.request(`/v1/responses/${kept}`, remove)).status, 200);
+  assert.is((await next.get(`/v1/responses/${kept}`)).status, 404);
+});
+
 test('a durable request that waits for its model when the gateway stops is told to try the next one', async () => {
   const waiting = { maxWaiting: 1, maxWaitMs: MAX_WAIT_MS, now: Date.now, onRefused: () => {} };
   const gate = new AdmissionGate(waiting);
