@@ -23,6 +23,12 @@ export function marksOf(literals: readonly string[], tokenizer: Pick<Tokenizer, 
   );
 }
 
+/** The marks of these control tokens; the tokenizer's other ids are left out. */
+export function marksOfIds(ids: readonly number[], tokenizer: Pick<Tokenizer, 'bytes' | 'isControl'>): Marks {
+  const control = ids.filter((id) => tokenizer.isControl(id));
+  return new Map(control.map((id) => [id, markOf(Buffer.from(tokenizer.bytes(id)).toString())]));
+}
+
 /** The text that clients see. */
 export function unmarked(text: string): string {
   return text.replaceAll(markSign, '');

@@ -10,10 +10,11 @@ import type {
 } from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { type AnswerTimings, timingsOf } from './answer-timings.ts';
+import type { Marks } from './control-marks.ts';
 import type { Receipt } from './receipt.ts';
 import { StopMatcher } from './stop-matcher.ts';
 import { StreamingDecoder } from './text-decoder.ts';
-import { thoughtMarks, thoughtParser } from './thinking-families.ts';
+import { marksIn, thoughtParser } from './thinking-families.ts';
 import type { Thinking, ThoughtParser } from './thinking-parser.ts';
 import { appendCalls, type CallPiece, type CallSyntax, ToolCallParser } from './tool-call-parser.ts';
 
@@ -95,6 +96,8 @@ export interface AnswerOptions {
   readonly thinking?: Thinking | undefined;
   /** How tool calls are written. Absent if there are none, so that everything is text. */
   readonly toolCalls?: CallSyntax | undefined;
+  /** The control tokens that are in the text where stop strings are looked for. Absent: as in marksIn(). */
+  readonly marks?: Marks | undefined;
   /** Whether the end has timings. */
   readonly timings?: boolean | undefined;
   /** Absent if a time limit fails the answer. Answers to one client's request share it. */
@@ -160,14 +163,14 @@ export class TextStream implements TokenSink {
   constructor(
     runner: Pick<Runner, 'generate'>,
     request: GenerateRequest,
-    { tokenizer, stop, minTokens, thinking, toolCalls, timings = false, partial }: AnswerOptions,
+    options: AnswerOptions,
     sink: TextSink,
   ) {
+    const { tokenizer, stop, minTokens, thinking, toolCalls, timings = false, partial } = options;
     this.#tokenizer = tokenizer;
     this.#minTokens = minTokens;
     this.#sink = sink;
-    const marks = (thinking && thoughtMarks(thinking, tokenizer)) ?? toolCalls?.marks;
-    this.#decoder = new StreamingDecoder(tokenizer, false, marks);
+    this.#decoder = new StreamingDecoder(tokenizer, false, options.marks ?? marksIn(options));
     this.#matcher = stop.length === 0 ? undefined : new StopMatcher(stop);
     this.#thinking = thinking && thoughtParser(thinking);
     this.#calls = toolCalls && new ToolCallParser(toolCalls);

@@ -5,6 +5,7 @@ import { type Marks, marksOf } from './control-marks.ts';
 import { HarmonyParser } from './harmony-parser.ts';
 import { StreamingDecoder } from './text-decoder.ts';
 import { type Thinking, ThinkingParser, type ThoughtParser } from './thinking-parser.ts';
+import type { CallSyntax } from './tool-call-parser.ts';
 
 /** The parser of each family of formats, and what is told of an answer's thinking by it. */
 
@@ -15,6 +16,18 @@ export function thoughtParser(thinking: Thinking): ThoughtParser {
 /** The control tokens that the parser of the thinking sees; undefined: none. */
 export function thoughtMarks(thinking: Thinking, tokenizer: Pick<Tokenizer, 'encode'>): Marks | undefined {
   return hasChannels(thinking) ? marksOf(Object.values(harmonyMarks), tokenizer) : undefined;
+}
+
+/** How an answer is read. It decides in which text stop strings are looked for. */
+export interface Reading {
+  readonly tokenizer: Pick<Tokenizer, 'encode'>;
+  readonly thinking?: Thinking | undefined;
+  readonly toolCalls?: Pick<CallSyntax, 'marks'> | undefined;
+}
+
+/** The control tokens that the parsers of an answer see, and that are text to its stop strings; undefined: none. */
+export function marksIn({ tokenizer, thinking, toolCalls }: Reading): Marks | undefined {
+  return (thinking && thoughtMarks(thinking, tokenizer)) ?? toolCalls?.marks;
 }
 
 /** How the parser of an answer reads its thinking; undefined: all is text. */

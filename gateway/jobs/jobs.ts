@@ -54,6 +54,7 @@ export interface JobFacts {
     | 'uuid'
     | 'requestId'
     | 'thinking'
+    | 'markIds'
     | 'receipt'
   >;
   readonly request: GenerateRequest;

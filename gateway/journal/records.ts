@@ -142,6 +142,8 @@ const jobRecord = z.strictObject({
   thinkingLimit: thinkingLimit.exactOptional(),
   /** How the answer is read where its stop strings are looked for; absent: all is text. */
   thinking: readThinking.exactOptional(),
+  /** The control tokens that are in the text where they are looked for; absent: those of the thinking. */
+  markIds: ids.exactOptional(),
   stop: z.array(z.string()),
   /** Whether a time limit ends the job with the tokens it has, as a length limit would. */
   endsAtTimeLimit: z.boolean(),
