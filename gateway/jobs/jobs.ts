@@ -2,7 +2,7 @@ import { messageOf } from '../errors/thrown.ts';
 import type { ThinkingLimitFacts } from '../generation/thinking-families.ts';
 import { type JournalEntry, nameOf } from '../journal/entry.ts';
 import type { Journal, JournalStats } from '../journal/journal.ts';
-import { JournalRefusal, JournalUnavailable } from '../journal/journal-error.ts';
+import { DamagedJob, JournalRefusal, JournalUnavailable } from '../journal/journal-error.ts';
 import { emptyContent, type Idempotency, type JobRecord } from '../journal/records.ts';
 import type { Model } from '../models/model.ts';
 import type { ModelRegistry, ServedModel } from '../models/model-registry.ts';
@@ -467,10 +467,14 @@ export class Jobs {
         live.keptAs(job);
         jobs.push(job);
       } catch (error) {
-        const msg = `The job ${shortened(entry.id)} cannot be read from the journal (${messageOf(error)}) and is removed.`;
-        log.error({ event: 'journal_entry_damaged', key: entry.key, job_id: entry.id, msg });
+        const isDamaged = error instanceof DamagedJob;
+        const what = isDamaged ? 'removed' : 'left as it is';
+        const msg = `The job ${shortened(entry.id)} cannot be read from the journal (${messageOf(error)}) and is ${what}.`;
+        const event = isDamaged ? 'journal_entry_damaged' : 'journal_entry_unknown';
+        log.error({ event, key: entry.key, job_id: entry.id, msg });
         // A journal that cannot be written says so itself.
-        await journal.forget(entry).catch(() => {});
+        if (isDamaged) await journal.forget(entry).catch(() => {});
+        else journal.release(entry);
       }
     }
     return jobs;

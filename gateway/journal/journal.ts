@@ -6,6 +6,7 @@ import {
   type Entry,
   endKey,
   entryOf,
+  isKnown,
   type JournalEntry,
   KEY_LENGTH,
   keyOf,
@@ -14,7 +15,13 @@ import {
   pieceKey,
   startKey,
 } from './entry.ts';
-import { JournalError, JournalRefusal, JournalUnavailable, passingReasonOf } from './journal-error.ts';
+import {
+  DamagedJob,
+  JournalError,
+  JournalRefusal,
+  JournalUnavailable,
+  passingReasonOf,
+} from './journal-error.ts';
 import {
   type EndRecord,
   emptyContent,
@@ -63,8 +70,10 @@ export interface JournalOptions extends JournalBounds {
   readonly openStore?: (folder: string) => Promise<Store>;
   /** Called once, when nothing can be written any more. */
   readonly onFailed: (error: unknown) => void;
-  /** Called for a job that cannot be read. key: where it is stored. */
+  /** Called for a job that is damaged, and is removed. key: where it is stored. */
   readonly onDamaged: (key: string, reason: string) => void;
+  /** Called for a job that another version has written, and that is left to it. */
+  readonly onUnknown: (key: string, reason: string) => void;
   /** Called if bytes could not be read and were dropped when the journal was opened, with whatever was in them. */
   readonly onDropped: (numBytes: number) => void;
 }
@@ -222,7 +231,7 @@ export class Journal {
     return { entry, packed };
   }
 
-  /** Gives the room back. */
+  /** Gives the room back. What the disk has of the job stays there. */
   release(entry: JournalEntry): void {
     this.#entries.delete(nameOf(entry));
   }
@@ -283,7 +292,7 @@ export class Journal {
     if (this.#isFailed) throw this.#refusal();
   }
 
-  /** Reads all that is kept of a job. Throws if it is damaged. */
+  /** Reads all that is kept of a job. Throws DamagedJob, and another error if this version cannot read it. */
   async read({ key, endedMs }: JournalEntry): Promise<KeptJob> {
     await this.flush();
     const record = unpackRecord(whole(await this.#store.get(`${key}r`)));
@@ -430,24 +439,34 @@ export class Journal {
     await this.#readMeta(folder);
     let current: Entry | undefined;
     const damaged = new Map<string, string>();
+    const unknown = new Map<string, string>();
     for await (const { key, value, numBytes } of this.#store.range('j/')) {
       const jobKey = key.slice(0, KEY_LENGTH);
       this.#nextNumber = Math.max(this.#nextNumber, Number(jobKey.slice(2, -1)) + 1);
+      if (unknown.has(jobKey)) continue;
       try {
+        if (!isKnown(key)) throw new Error(`its record ${key} is of an unknown kind`);
         if (key.endsWith('r')) {
           current = entryOf(jobKey, unpackRecord(whole(value)), numBytes);
-          this.#entries.set(nameOf(current), current);
+          const name = nameOf(current);
+          const before = this.#entries.get(name);
+          // A version that could not read it has begun another one.
+          if (before !== undefined) damaged.set(before.key, 'a later job has its id');
+          this.#entries.set(name, current);
         } else if (current?.key !== jobKey) {
-          throw new Error('its request record is missing');
+          throw new DamagedJob('its request record is missing');
         } else if (key.endsWith('z')) current.endedMs = unpackEnd(whole(value)).endedMs;
         if (current !== undefined) current.numBytes += numBytes;
       } catch (error) {
-        damaged.set(jobKey, messageOf(error));
+        (error instanceof DamagedJob ? damaged : unknown).set(jobKey, messageOf(error));
       }
     }
+    for (const [name, { key }] of this.#entries)
+      if (damaged.has(key) || unknown.has(key)) this.#entries.delete(name);
+    for (const [key, reason] of unknown) this.#options.onUnknown(key, reason);
     for (const [key, reason] of damaged) {
+      if (unknown.has(key)) continue;
       this.#options.onDamaged(key, reason);
-      for (const [name, entry] of this.#entries) if (entry.key === key) this.#entries.delete(name);
       await this.#store.remove(key, false);
     }
     for (const entry of this.#entries.values())
@@ -480,7 +499,7 @@ function sum(numbers: readonly number[]): number {
 }
 
 function whole(value: Uint8Array | null | undefined): Uint8Array {
-  if (value === undefined) throw new Error('one of its records is missing');
-  if (value === null) throw new Error('one of its records is damaged');
+  if (value === undefined) throw new DamagedJob('one of its records is missing');
+  if (value === null) throw new DamagedJob('one of its records is damaged');
   return value;
 }

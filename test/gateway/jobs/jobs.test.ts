@@ -1,9 +1,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import * as assert from 'uvu/assert';
 import { Jobs, reopenMs } from '../../../gateway/jobs/jobs.ts';
-import { keyOf } from '../../../gateway/journal/entry.ts';
+import { keyOf, pieceKey } from '../../../gateway/journal/entry.ts';
 import type { Journal } from '../../../gateway/journal/journal.ts';
 import { JournalUnavailable } from '../../../gateway/journal/journal-error.ts';
+import { packPiece } from '../../../gateway/journal/records.ts';
 import { JournalStore } from '../../../gateway/journal/store.ts';
 import { AdmissionGate } from '../../../gateway/models/admission-gate.ts';
 import { cancelled } from '../../../gateway/runner/runner.ts';
@@ -18,6 +19,14 @@ import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 const MAX_WAIT_MS = 30_000;
 const KEEP_MS = 100_000;
+
+const emptyPiece = {
+  tokenIds: [1, 2],
+  logprobs: undefined,
+  first: undefined,
+  continuations: [],
+  end: undefined,
+};
 
 const test = closingSuite('durable-jobs');
 
@@ -266,6 +275,36 @@ test('a gateway that stops while the jobs of a journal are read leaves them to t
   );
   assert.is(runner.requests.length, 0);
 });
+
+for (const [what, event, isKept, spoil] of [
+  ['that a newer version has written', 'journal_entry_unknown', true, () => Uint8Array.of(0xc0)],
+  ['whose tokens have a gap', 'journal_entry_damaged', false, () => packPiece(emptyPiece, 1)],
+] as const)
+  test(`an unfinished job ${what} is named${isKept ? ' and stays in the journal' : ' and removed'}; the others go on`, async () => {
+    const folder = journalFolder();
+    const before = await openTestJournal(folder);
+    const changes = { createdMs: Date.now(), modelFile: byteModel.file };
+    const a = await before.admit(recordOf('a', changes));
+    await before.admit(recordOf('b', changes));
+    await before.close();
+    const store = await JournalStore.open(folder);
+    await store.write([{ type: 'put', key: pieceKey(a, 0), value: spoil() }]);
+    await store.close();
+    const runner = new ScriptedRunner();
+    runner.script = [[72, EOS_ID]];
+    const first = await durableApp(folder, { runner });
+    assert.match(await (await first.get('/jobs/b/events')).text(), /event: end/);
+    assert.is((await first.get('/jobs/a')).status, 404);
+    const named = first.lines().filter((line) => line.job_id === 'a');
+    assert.equal(
+      named.map((line) => line.event),
+      [event],
+    );
+    await first.jobs.stop();
+    const after = await JournalStore.open(folder);
+    assert.is((await after.get(pieceKey(a, 0))) !== undefined, isKept);
+    await after.close();
+  });
 
 test('a gateway that stops while the disk refuses to open the journal leaves it alone', async () => {
   const clock = new VirtualClock();
