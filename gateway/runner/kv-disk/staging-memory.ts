@@ -141,6 +141,12 @@ export class StagingMemory {
     this.#held.delete(holder);
   }
 
+  /** Takes a block away, also from those that hold it. */
+  forget(key: BlockKey): void {
+    const slot = this.#slots.get(key);
+    if (slot !== undefined) this.#evict(slot);
+  }
+
   close(): void {
     closeSync(this.#fd);
   }
