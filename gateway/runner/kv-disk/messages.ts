@@ -1,4 +1,7 @@
-/** What the gateway and the keeper of the file, a process of its own, say to each other. */
+/** What the gateway and the keeper of the file, a process of its own, say to each other, and what both know. */
+
+/** In the memory for loads, the blocks that have bytes are at most this share of those of a runner's cache. */
+export const stagedShare = 0.25;
 
 /** Memory of the gateway, which the keeper opens for itself. */
 export interface SharedMemory {
