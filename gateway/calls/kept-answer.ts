@@ -202,6 +202,7 @@ export interface OpenedAnswer {
   readonly facts: Facts;
   readonly thinking: Thinking | undefined;
   readonly toolCalls: CallSyntax | undefined;
+  readonly receipt: ReceiptTerms | undefined;
 }
 
 /**
@@ -234,6 +235,7 @@ function openedWith(
 ): OpenedAnswer {
   const { uuid, requestId, createdMs, modelId, numericsId, request } = durable.record;
   const { promptIds, sampling } = request;
+  const { receipt } = durable.record;
   const toolCalls = call.tools && offerTools(call.tools, model, call.format?.grammar).calls;
   const thought = 'messages' in call.input ? thinkingAfter(model, promptIds) : undefined;
   const reading = { isInText: call.report?.thinkingInText ?? false, readsCalls: toolCalls !== undefined };
@@ -252,7 +254,7 @@ function openedWith(
     isKept: () => call.history !== undefined,
     beginsWithText: toolCalls === undefined && thinking === undefined,
   };
-  return { durable, model, call, encoding, facts, thinking, toolCalls };
+  return { durable, model, call, encoding, facts, thinking, toolCalls, receipt };
 }
 
 /** Answers as the call asks. last: the number of the last event that the client has. */
@@ -301,7 +303,7 @@ export async function stageOf(opened: OpenedAnswer): Promise<string> {
 }
 
 function readKept(
-  { durable: { log, record }, model, facts, thinking, toolCalls }: OpenedAnswer,
+  { durable: { log, record }, model, facts, thinking, toolCalls, receipt }: OpenedAnswer,
   sink: MergedSink,
   onSuspended: () => void,
 ): TextStream {
@@ -310,7 +312,7 @@ function readKept(
   const { tokenizer } = facts;
   const options = { tokenizer, stop, minTokens: request.minTokens, thinking, toolCalls };
   const computed = { ...request, ...(limit && { thinkingLimit: thinkingLimit(limit, tokenizer) }) };
-  const receipted = withReceipts(sink, record.receipt, { model, numericsId, requests: [computed], stop });
+  const receipted = withReceipts(sink, receipt, { model, numericsId, requests: [computed], stop });
   return new TextStream(runner, request, options, {
     onPart: (part) => receipted.onPart(part, 0),
     onError: (thrown) => receipted.onError(thrown),

@@ -319,13 +319,17 @@ export class Jobs {
     return entry && this.#read(entry);
   }
 
-  async #read(entry: JournalEntry): Promise<DurableJob> {
+  /** Undefined if the job is forgotten meanwhile, as when another one needs its room. */
+  async #read(entry: JournalEntry): Promise<DurableJob | undefined> {
     // One that runs may end during the read, which would then have no end.
     const running = this.#durableOf(entry);
     if (running !== undefined) return running;
-    const kept = await this.#opened().read(entry);
+    const journal = this.#opened();
+    const kept = await journal.read(entry).catch((error) => {
+      if (journal.has(entry)) throw error;
+    });
     const resumed = this.#durableOf(entry);
-    if (resumed !== undefined) return resumed;
+    if (resumed !== undefined || kept === undefined) return resumed;
     const job = new Job(entry, {});
     job.end();
     return new DurableJob(job, entry, kept, this.#events);

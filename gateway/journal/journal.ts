@@ -186,6 +186,10 @@ export class Journal {
     return entry?.numBytes === 0 ? undefined : entry;
   }
 
+  has(entry: JournalEntry): boolean {
+    return this.#entries.get(nameOf(entry))?.key === entry.key;
+  }
+
   /** The job that the request with this Idempotency-Key began. */
   findByKey(idempotencyKey: string): JournalEntry | undefined {
     const found = [...this.#entries.values()].find((entry) => entry.idempotencyKey === idempotencyKey);

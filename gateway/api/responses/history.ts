@@ -43,10 +43,10 @@ export async function earlierItems(c: Context, deps: RouteDeps, body: unknown): 
 
 const PREVIOUS = 'previous_response_id';
 
-/** Throws what openAnswer throws. */
+/** Without its receipt, which cannot be made at all times. Throws what openAnswer throws. */
 async function responseOf(deps: RouteDeps, durable: DurableJob): Promise<ResponseJson> {
   const opened = await openAnswer(deps, durable, (kept) => responses.parse(parseJson(kept)));
-  return JSON.parse(await stageOf(opened)) as ResponseJson;
+  return JSON.parse(await stageOf({ ...opened, receipt: undefined })) as ResponseJson;
 }
 
 /** The most responses in which the items are looked for that one body refers to. */

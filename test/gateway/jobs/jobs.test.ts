@@ -397,6 +397,31 @@ test('a cancel and a deletion that the disk refuses are not confirmed, and the n
   assert.is((await next.get(`/v1/responses/${kept}`)).status, 404);
 });
 
+test('a job that is forgotten while it is read, since another one needs its room, is not there', async () => {
+  let goOn = (): void => {};
+  let isReading = false;
+  const openStore = async (folder: string): Promise<JournalStore> => {
+    const store = await JournalStore.open(folder);
+    const { get } = store;
+    store.get = async (key) => {
+      if (isReading && key.startsWith(keyOf(1))) await new Promise<void>((resolve) => (goOn = resolve));
+      return get.call(store, key);
+    };
+    return store;
+  };
+  const { runner, post, get, journal } = await durableApp(journalFolder(), { maxJobs: 1, openStore });
+  runner.script = [[72, EOS_ID]];
+  await (await post('/execute', { job_id: 'a', prompt: 'Hi', durable: true })).text();
+  await journal.flush();
+  isReading = true;
+  const read = get('/jobs/a');
+  await nextTurn();
+  isReading = false;
+  await (await post('/execute', { job_id: 'b', prompt: 'Hi', durable: true })).text();
+  goOn();
+  assert.is((await read).status, 404);
+});
+
 test('a durable request that waits for its model when the gateway stops is told to try the next one', async () => {
   const waiting = { maxWaiting: 1, maxWaitMs: MAX_WAIT_MS, now: Date.now, onRefused: () => {} };
   const gate = new AdmissionGate(waiting);
