@@ -11,7 +11,7 @@ import type { DurableJob, Job } from '../jobs/job.ts';
 import type { JobFacts, Jobs } from '../jobs/jobs.ts';
 import type { StoredAnswer } from '../jobs/stored-answer.ts';
 import { JournalRefusal } from '../journal/journal-error.ts';
-import type { Idempotency } from '../journal/records.ts';
+import type { Idempotency, JobRecord } from '../journal/records.ts';
 import { asList, asObject, JSON_TYPE, jsonText, memberOf } from '../json/json-values.ts';
 import type { Model } from '../models/model.ts';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../runner/runner.ts';
@@ -202,7 +202,8 @@ export interface OpenedAnswer {
   readonly facts: Facts;
   readonly thinking: Thinking | undefined;
   readonly toolCalls: CallSyntax | undefined;
-  readonly receipt: ReceiptTerms | undefined;
+  /** That of the job, without what is not to be answered. */
+  readonly record: JobRecord;
 }
 
 /**
@@ -235,7 +236,7 @@ function openedWith(
 ): OpenedAnswer {
   const { uuid, requestId, createdMs, modelId, numericsId, request } = durable.record;
   const { promptIds, sampling } = request;
-  const { receipt } = durable.record;
+  const { record } = durable;
   const toolCalls = call.tools && offerTools(call.tools, model, call.format?.grammar).calls;
   const thought = 'messages' in call.input ? thinkingAfter(model, promptIds) : undefined;
   const reading = { isInText: call.report?.thinkingInText ?? false, readsCalls: toolCalls !== undefined };
@@ -254,7 +255,7 @@ function openedWith(
     isKept: () => call.history !== undefined,
     beginsWithText: toolCalls === undefined && thinking === undefined,
   };
-  return { durable, model, call, encoding, facts, thinking, toolCalls, receipt };
+  return { durable, model, call, encoding, facts, thinking, toolCalls, record };
 }
 
 /** Answers as the call asks. last: the number of the last event that the client has. */
@@ -303,7 +304,7 @@ export async function stageOf(opened: OpenedAnswer): Promise<string> {
 }
 
 function readKept(
-  { durable: { log, record }, model, facts, thinking, toolCalls, receipt }: OpenedAnswer,
+  { durable: { log }, record, model, facts, thinking, toolCalls }: OpenedAnswer,
   sink: MergedSink,
   onSuspended: () => void,
 ): TextStream {
@@ -312,7 +313,7 @@ function readKept(
   const { tokenizer } = facts;
   const options = { tokenizer, stop, minTokens: request.minTokens, thinking, toolCalls };
   const computed = { ...request, ...(limit && { thinkingLimit: thinkingLimit(limit, tokenizer) }) };
-  const receipted = withReceipts(sink, receipt, { model, numericsId, requests: [computed], stop });
+  const receipted = withReceipts(sink, record.receipt, { model, numericsId, requests: [computed], stop });
   return new TextStream(runner, request, options, {
     onPart: (part) => receipted.onPart(part, 0),
     onError: (thrown) => receipted.onError(thrown),

@@ -46,7 +46,8 @@ const PREVIOUS = 'previous_response_id';
 /** Without its receipt, which cannot be made at all times. Throws what openAnswer throws. */
 async function responseOf(deps: RouteDeps, durable: DurableJob): Promise<ResponseJson> {
   const opened = await openAnswer(deps, durable, (kept) => responses.parse(parseJson(kept)));
-  return JSON.parse(await stageOf({ ...opened, receipt: undefined })) as ResponseJson;
+  const { receipt: _notNow, ...record } = opened.record;
+  return JSON.parse(await stageOf({ ...opened, record })) as ResponseJson;
 }
 
 /** The most responses in which the items are looked for that one body refers to. */
