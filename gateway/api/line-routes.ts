@@ -5,6 +5,7 @@ import { answer } from '../calls/answer.ts';
 import type { Call, ParsedCall } from '../calls/call.ts';
 import { answerTwin } from '../calls/kept-answer.ts';
 import { type ApiError, unsupported } from '../errors/api-error.ts';
+import { JournalRefusal } from '../journal/journal-error.ts';
 import { JSON_TYPE, jsonText, memberOf } from '../json/json-values.ts';
 import { UnknownModelError } from '../models/model-registry.ts';
 import { cancelled } from '../runner/runner.ts';
@@ -85,7 +86,12 @@ export function lineRoutes(deps: RouteDeps, group: RouteGroup): LineRoutes {
       }
     },
     forget: async ({ owner, jobId }) => {
-      await deps.jobs.forget([owner], jobId, cancelled());
+      try {
+        await deps.jobs.forget([owner], jobId, cancelled());
+      } catch (error) {
+        // Nobody is told that it is forgotten, and a batch that waited for that would not end in this process.
+        if (!(error instanceof JournalRefusal && error.reason === 'failed')) throw error;
+      }
     },
   };
 }

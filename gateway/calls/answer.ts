@@ -70,19 +70,20 @@ interface PreparedCall {
   readonly receipt: ReceiptTerms | undefined;
 }
 
-/** Answers a call, whole or as a stream. body: what the call was made of. */
+/** Answers a call, whole or as a stream. body: what the call was made of. sent: the body as its client wrote it, if that differs. */
 export async function answer(
   c: Context,
   deps: RouteDeps,
   parsed: Omit<ParsedCall, 'ignored'>,
   body: unknown,
+  sent = body,
 ): Promise<Response> {
   const { call, encoding } = parsed;
   const beginMs = deps.monotonicNow();
   const { durable } = call;
   if (durable) requireJournal(deps.jobs, durable);
   else if (call.stored === 'required') requireJournal(deps.jobs, 'store');
-  const idempotency = idempotencyOf(c, body, durable);
+  const idempotency = idempotencyOf(c, sent, durable);
   const twin = idempotency && (await deps.jobs.openTwin(idempotency.key));
   if (twin !== undefined) return answerTwin(c, deps, parsed, twin, idempotency);
   const uuid = deps.ids.uuid();

@@ -3,7 +3,7 @@ import { ApiError, invalidField, shown } from '../errors/api-error.ts';
 import type { MergedSink, OpenText } from '../generation/merge-streams.ts';
 import type { ReceiptTerms } from '../generation/receipt.ts';
 import { TextStream } from '../generation/text-stream.ts';
-import { readAs, thinkingLimit } from '../generation/thinking-families.ts';
+import { marksIn, readAs, thinkingLimit } from '../generation/thinking-families.ts';
 import type { Thinking } from '../generation/thinking-parser.ts';
 import type { CallSyntax } from '../generation/tool-call-parser.ts';
 
@@ -11,7 +11,7 @@ import type { DurableJob, Job } from '../jobs/job.ts';
 import type { JobFacts, Jobs } from '../jobs/jobs.ts';
 import type { StoredAnswer } from '../jobs/stored-answer.ts';
 import { JournalRefusal } from '../journal/journal-error.ts';
-import type { Idempotency } from '../journal/records.ts';
+import type { Idempotency, JobRecord } from '../journal/records.ts';
 import { asList, asObject, JSON_TYPE, jsonText, memberOf } from '../json/json-values.ts';
 import type { Model } from '../models/model.ts';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../runner/runner.ts';
@@ -23,7 +23,7 @@ import type { Call, CallLog, Encoding, EventEncoder, EventOutlet, Facts, ParsedC
 import { requireSameBody } from './idempotency.ts';
 import { withReceipts } from './receipts.ts';
 import { thinkingAfter } from './thinking.ts';
-import { offerTools } from './tool-offer.ts';
+import { offerTools, type ToolOffer } from './tool-offer.ts';
 import { findModel, readServed, type UsableModel } from './use-model.ts';
 import { WholeAnswer, whileWanted } from './whole-answer.ts';
 
@@ -49,6 +49,7 @@ interface KeptCall extends Omit<ParsedCall, 'ignored'> {
 /** What is asked of the runner for a kept call, how its answer is read, and what is asked of its receipt. */
 interface KeptRequests {
   readonly thinking: Thinking | undefined;
+  readonly offer: ToolOffer | undefined;
   readonly requests: readonly GenerateRequest[];
   readonly receipt: ReceiptTerms | undefined;
 }
@@ -60,13 +61,13 @@ export async function beginKept(
   job: Job,
   kept: KeptCall,
   { model, name, info, runner, release }: UsableModel,
-  { requests, thinking, receipt }: KeptRequests,
+  prepared: KeptRequests,
 ): Promise<Response> {
   const { call, encoding, log } = kept;
   const used = c.get('used');
-  const [request] = requests;
-  if (request === undefined || requests.length > 1) throw new Error('A durable call has one choice.');
-  const record = recordOf(c, kept, { model, name }, thinking, receipt);
+  const [request, ...others] = prepared.requests;
+  if (request === undefined || others.length > 0) throw new Error('A durable call has one choice.');
+  const record = recordOf(c, kept, { model, name }, prepared);
   const durable = await deps.jobs.keep(job, { record, request, model, info, runner });
   // A job that waits or is parked keeps no model, whoever waits for its answer.
   release();
@@ -85,9 +86,10 @@ function recordOf(
   c: Context,
   { call, body, uuid, requestId }: KeptCall,
   { model, name }: Pick<UsableModel, 'model' | 'name'>,
-  thinking: Thinking | undefined,
-  receipt: ReceiptTerms | undefined,
+  { thinking, offer, receipt }: KeptRequests,
 ): JobFacts['record'] {
+  const { tokenizer } = model;
+  const marks = call.stop.length > 0 ? marksIn({ tokenizer, thinking, toolCalls: offer?.calls }) : undefined;
   return {
     model: name,
     modelId: model.id,
@@ -99,6 +101,7 @@ function recordOf(
     uuid,
     ...(requestId === undefined ? {} : { requestId }),
     ...(thinking && { thinking: { ...thinking, format: marksOnly(thinking.format) } }),
+    ...(marks && marks.size > 0 && { markIds: [...marks.keys()] }),
     ...(receipt && { receipt }),
   };
 }
@@ -116,12 +119,12 @@ export function storedAnswer(
   deps: RouteDeps,
   kept: KeptCall,
   { model, name, info }: UsableModel,
-  { requests, thinking, receipt }: KeptRequests,
+  prepared: KeptRequests,
 ): StoredAnswer | undefined {
   const { call, encoding, uuid } = kept;
-  const [request] = requests;
+  const [request] = prepared.requests;
   if (call.stored === undefined || !deps.jobs.isKeeping || request === undefined) return undefined;
-  const facts = { record: recordOf(c, kept, { model, name }, thinking, receipt), request, model, info };
+  const facts = { record: recordOf(c, kept, { model, name }, prepared), request, model, info };
   try {
     return deps.jobs.store(callersOf(c), encoding.jobId?.(uuid) ?? uuid, facts);
   } catch (error) {
@@ -199,6 +202,8 @@ export interface OpenedAnswer {
   readonly facts: Facts;
   readonly thinking: Thinking | undefined;
   readonly toolCalls: CallSyntax | undefined;
+  /** That of the job, without what is not to be answered. */
+  readonly record: JobRecord;
 }
 
 /**
@@ -231,6 +236,7 @@ function openedWith(
 ): OpenedAnswer {
   const { uuid, requestId, createdMs, modelId, numericsId, request } = durable.record;
   const { promptIds, sampling } = request;
+  const { record } = durable;
   const toolCalls = call.tools && offerTools(call.tools, model, call.format?.grammar).calls;
   const thought = 'messages' in call.input ? thinkingAfter(model, promptIds) : undefined;
   const reading = { isInText: call.report?.thinkingInText ?? false, readsCalls: toolCalls !== undefined };
@@ -249,7 +255,7 @@ function openedWith(
     isKept: () => call.history !== undefined,
     beginsWithText: toolCalls === undefined && thinking === undefined,
   };
-  return { durable, model, call, encoding, facts, thinking, toolCalls };
+  return { durable, model, call, encoding, facts, thinking, toolCalls, record };
 }
 
 /** Answers as the call asks. last: the number of the last event that the client has. */
@@ -298,7 +304,7 @@ export async function stageOf(opened: OpenedAnswer): Promise<string> {
 }
 
 function readKept(
-  { durable: { log, record }, model, facts, thinking, toolCalls }: OpenedAnswer,
+  { durable: { log }, record, model, facts, thinking, toolCalls }: OpenedAnswer,
   sink: MergedSink,
   onSuspended: () => void,
 ): TextStream {

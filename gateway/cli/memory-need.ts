@@ -4,6 +4,7 @@ import { backendOf, type RunnerConfig } from '../config/runner-settings.ts';
 import type { MemoryNeed } from '../models/model-lifecycle.ts';
 import { DeviceInquiry, notRunnable, usableDevice } from '../runner/backends/devices.ts';
 import { inspection } from '../runner/backends/model-memory.ts';
+import { stagedShare } from '../runner/kv-disk/messages.ts';
 
 /** The settings that the memory depends on. `inspect` of a runner takes them like `serve`. */
 const ASKED = [
@@ -24,7 +25,7 @@ const ASKED_OF_CPU = ['threads', 'numa', 'memory-bytes'] as const satisfies (key
 /** More than any device has. */
 const ALL_BYTES = 2 ** 50;
 
-type Settings = RunnerConfig & Pick<Config, 'runners' | 'memory-budget-bytes'>;
+type Settings = RunnerConfig & Pick<Config, 'runners' | 'memory-budget-bytes' | 'kv-disk'>;
 
 /** Returns a sentence if the model cannot be loaded, however much memory there is. */
 export async function memoryNeedOf(path: string, config: Settings): Promise<MemoryNeed | string> {
@@ -51,14 +52,17 @@ async function needOf(kind: Kind, path: string, config: Settings): Promise<Memor
   if (kind === 'cuda') args.push('--gpu-device', String(config['gpu-device'] ?? 0));
   const told = await inspection(kind === 'cuda' ? config['cuda-runner'] : config.runner, args);
   if (typeof told === 'string') return told;
-  const { memory_bytes, weights_bytes = 0, available_bytes, num_kvcache_blocks, obstacle } = told;
+  const { memory_bytes, weights_bytes = 0, kv_cache_bytes = 0, available_bytes } = told;
+  const { num_kvcache_blocks, obstacle } = told;
   // Too little free memory now is no obstacle, since other models may be unloaded.
   if (memory_bytes === undefined)
     return obstacle ?? `The runner did not report how much memory ${path} needs.`;
   // The plan counts what one runner takes and may take.
   const sharedBytes = areShared ? weights_bytes : 0;
   const ofAll = (ofOne: number) => sharedBytes + runners * Math.max(0, ofOne - sharedBytes);
-  const bytes = ofAll(memory_bytes);
+  // All runners of the model read the blocks of the file out of one memory, which no runner's plan has.
+  const isOnDisk = kind === 'cpu' && config['kv-disk'] !== undefined;
+  const bytes = ofAll(memory_bytes) + (isOnDisk ? Math.floor(kv_cache_bytes * stagedShare) : 0);
   const availableBytes = available_bytes === undefined ? undefined : ofAll(available_bytes);
   const cache = num_kvcache_blocks === undefined ? undefined : { kind, numBlocks: num_kvcache_blocks };
   return { kind, bytes, availableBytes, cache };

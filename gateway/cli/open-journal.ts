@@ -84,7 +84,10 @@ function openBatches(batches: Batches, folder: string): void {
   }
 }
 
-function reportsOf(folder: string, log: Log): Pick<JournalOptions, 'onFailed' | 'onDamaged' | 'onDropped'> {
+function reportsOf(
+  folder: string,
+  log: Log,
+): Pick<JournalOptions, 'onFailed' | 'onDamaged' | 'onUnknown' | 'onDropped'> {
   return {
     onFailed: (error) => {
       const reason = messageOf(error);
@@ -94,6 +97,10 @@ function reportsOf(folder: string, log: Log): Pick<JournalOptions, 'onFailed' | 
     onDamaged: (key, reason) => {
       const msg = `A job in the journal ${folder} cannot be read (${reason}) and is removed.`;
       log.error({ event: 'journal_entry_damaged', key, msg });
+    },
+    onUnknown: (key, reason) => {
+      const msg = `A job in the journal ${folder} was written by another version (${reason}) and is left to it.`;
+      log.error({ event: 'journal_entry_unknown', key, msg });
     },
     onDropped: (bytes) => {
       const msg = `The journal in ${folder} was damaged: ${bytes} bytes could not be read and were dropped, with the jobs and tokens in them.`;

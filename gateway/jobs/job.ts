@@ -1,3 +1,4 @@
+import { marksOfIds } from '../generation/control-marks.ts';
 import { type AnswerEnd, PartialAnswers, TextStream } from '../generation/text-stream.ts';
 import { thinkingLimit } from '../generation/thinking-families.ts';
 import {
@@ -263,7 +264,7 @@ export class DurableJob implements Journalled {
   begin(runner: Runner, tokenizer: Tokenizer, vocabulary: VocabularyFrames | undefined): void {
     this.job.run();
     const { turn } = this.job;
-    const { request, thinkingLimit: facts, thinking, stop, endsAtTimeLimit } = this.record;
+    const { request, thinkingLimit: facts, thinking, markIds, stop, endsAtTimeLimit } = this.record;
     const { tokenIds } = this.log.content;
     const known = tokenIds.slice();
     this.#numBefore = known.length;
@@ -275,7 +276,8 @@ export class DurableJob implements Journalled {
     const limit = facts && { thinkingLimit: thinkingLimit(facts, tokenizer) };
     const asked = { ...request, ...resumed, ...limit, ...(vocabulary === undefined ? {} : { vocabulary }) };
     const partial = endsAtTimeLimit ? new PartialAnswers() : undefined;
-    const options = { tokenizer, thinking, stop, minTokens: request.minTokens, partial };
+    const marks = markIds && marksOfIds(markIds, tokenizer);
+    const options = { tokenizer, thinking, marks, stop, minTokens: request.minTokens, partial };
     let text: TextStream;
     try {
       text = new TextStream(recorded, asked, options, {

@@ -2,7 +2,7 @@ import { messageOf } from '../errors/thrown.ts';
 import type { ThinkingLimitFacts } from '../generation/thinking-families.ts';
 import { type JournalEntry, nameOf } from '../journal/entry.ts';
 import type { Journal, JournalStats } from '../journal/journal.ts';
-import { JournalRefusal, JournalUnavailable } from '../journal/journal-error.ts';
+import { DamagedJob, JournalRefusal, JournalUnavailable } from '../journal/journal-error.ts';
 import { emptyContent, type Idempotency, type JobRecord } from '../journal/records.ts';
 import type { Model } from '../models/model.ts';
 import type { ModelRegistry, ServedModel } from '../models/model-registry.ts';
@@ -54,6 +54,7 @@ export interface JobFacts {
     | 'uuid'
     | 'requestId'
     | 'thinking'
+    | 'markIds'
     | 'receipt'
   >;
   readonly request: GenerateRequest;
@@ -175,10 +176,14 @@ export class Jobs {
     }
   }
 
+  /** Its jobs are here at once, all of them: nobody finds one that is not read yet, which would have no end. */
   async #take(journal: Journal): Promise<void> {
+    const jobs = await this.#readAll(journal);
     if (this.#isStopping) return journal.close();
     this.#journal = journal;
-    await this.#readAll(journal);
+    for (const { job } of jobs) this.#live.set(nameOf(job), job);
+    for (const job of jobs) if (job.numDeaths >= maxDeaths) this.#putInQuarantine(job);
+    this.#resumption.resumeAll(jobs.filter(({ job }) => !job.isOver));
   }
 
   /** Throws if there is none now. A gateway that stops confirms nothing that its journal might not keep. */
@@ -314,13 +319,17 @@ export class Jobs {
     return entry && this.#read(entry);
   }
 
-  async #read(entry: JournalEntry): Promise<DurableJob> {
+  /** Undefined if the job is forgotten meanwhile, as when another one needs its room. */
+  async #read(entry: JournalEntry): Promise<DurableJob | undefined> {
     // One that runs may end during the read, which would then have no end.
     const running = this.#durableOf(entry);
     if (running !== undefined) return running;
-    const kept = await this.#opened().read(entry);
+    const journal = this.#opened();
+    const kept = await journal.read(entry).catch((error) => {
+      if (journal.has(entry)) throw error;
+    });
     const resumed = this.#durableOf(entry);
-    if (resumed !== undefined) return resumed;
+    if (resumed !== undefined || kept === undefined) return resumed;
     const job = new Job(entry, {});
     job.end();
     return new DurableJob(job, entry, kept, this.#events);
@@ -331,25 +340,30 @@ export class Jobs {
     return durable?.entry.key === entry.key ? durable : undefined;
   }
 
-  /** Ends the job with this error unless it has ended. Resolves when the journal has the end, if it is to keep the job. */
+  /**
+   * Ends the job with this error unless it has ended. Resolves when the journal has the end, if it is to keep the job. Throws
+   * JournalRefusal if it cannot have it: then the job has ended here, and goes on in the next process.
+   */
   async cancel(callers: readonly string[], id: string, error: GenerationError): Promise<void> {
     const live = this.#liveOf(callers, id);
-    if (live?.durable === undefined) live?.end(error);
-    else live.durable.fail(error);
+    await endOf(live, error);
     // The journal, which cannot always be asked, knows nothing of a plain job.
     if (!this.isKeeping || live?.isDurable === false) return;
-    await live?.settled;
-    await this.#opened().flush();
+    const journal = this.#opened();
+    if (live?.durable !== undefined) await journal.confirm();
   }
 
-  /** Ends the job if it runs, and deletes it from the journal. Returns false if this caller has no durable job with this id. */
+  /**
+   * Ends the job if it runs, and deletes it from the journal. Returns false if this caller has no durable job with this id. Throws
+   * JournalRefusal if the journal still has it.
+   */
   async forget(callers: readonly string[], id: string, error: GenerationError): Promise<boolean> {
     const live = this.#liveOf(callers, id);
-    if (live?.isDurable) await this.cancel(callers, id, error);
+    if (live?.isDurable) await endOf(live, error);
     const entry = live?.durable?.entry ?? this.#entryOf(callers, id);
     if (entry === undefined) return live?.isDurable === true;
-    if (live?.isDurable) this.#remove(live);
     await this.#opened().forget(entry);
+    if (live?.isDurable) this.#remove(live);
     return true;
   }
 
@@ -442,12 +456,12 @@ export class Jobs {
     return [...this.#live.values()].flatMap(({ durable }) => durable ?? []);
   }
 
-  /** Reads the jobs of an earlier process, and resumes those that are not parked as soon as their model takes requests. */
-  async #readAll(journal: Journal): Promise<void> {
-    const { unfinished } = journal;
+  /** The jobs of an earlier process. Those that are not parked wait to be begun. */
+  async #readAll(journal: Journal): Promise<DurableJob[]> {
     const { log } = this.#options;
     const jobs: DurableJob[] = [];
-    for (const entry of unfinished) {
+    for (const entry of journal.unfinished) {
+      if (this.#isStopping) break;
       try {
         const live = new Job(entry, {});
         const kept = await journal.read(entry);
@@ -455,16 +469,19 @@ export class Jobs {
         live.wait();
         if (kept.parking?.isParked) live.park();
         live.keptAs(job);
-        this.#live.set(nameOf(live), live);
         jobs.push(job);
       } catch (error) {
-        const msg = `The job ${shortened(entry.id)} cannot be read from the journal (${messageOf(error)}) and is removed.`;
-        log.error({ event: 'journal_entry_damaged', key: entry.key, job_id: entry.id, msg });
-        await journal.forget(entry);
+        const isDamaged = error instanceof DamagedJob;
+        const what = isDamaged ? 'removed' : 'left as it is';
+        const msg = `The job ${shortened(entry.id)} cannot be read from the journal (${messageOf(error)}) and is ${what}.`;
+        const event = isDamaged ? 'journal_entry_damaged' : 'journal_entry_unknown';
+        log.error({ event, key: entry.key, job_id: entry.id, msg });
+        // A journal that cannot be written says so itself.
+        if (isDamaged) await journal.forget(entry).catch(() => {});
+        else journal.release(entry);
       }
     }
-    for (const job of jobs) if (job.numDeaths >= maxDeaths) this.#putInQuarantine(job);
-    this.#resumption.resumeAll(jobs.filter(({ job }) => !job.isOver));
+    return jobs;
   }
 
   #putInQuarantine(job: DurableJob): void {
@@ -489,6 +506,13 @@ export class Jobs {
     for (const job of this.#durable()) job.suspend();
     await (this.#stored.size === 0 ? this.#journal?.close() : this.#journal?.flush());
   }
+}
+
+/** Ends the job, if there is one. Resolves when the journal has it, or will not get it. */
+async function endOf(live: Job | undefined, error: GenerationError): Promise<void> {
+  if (live?.durable === undefined) live?.end(error);
+  else live.durable.fail(error);
+  if (live?.isDurable) await live.settled;
 }
 
 function factsOf({ isThinking: _made, ...facts }: ThinkingLimit): ThinkingLimitFacts {

@@ -38,6 +38,7 @@ const NUMBER_DIGITS = 12;
  * parked, z the end.
  */
 export const KEY_LENGTH = 2 + NUMBER_DIGITS + 1;
+const KINDS = 'rstuz';
 
 export function keyOf(number: number): string {
   return `j/${String(number).padStart(NUMBER_DIGITS, '0')}/`;
@@ -46,6 +47,11 @@ export function keyOf(number: number): string {
 /** The key of the piece that begins at this token. Keys sort in the order of the tokens. */
 export function pieceKey({ key }: Pick<JournalEntry, 'key'>, from: number): string {
   return `${key}t${String(from).padStart(NUMBER_DIGITS, '0')}`;
+}
+
+/** Whether the entry with this key is of a kind that this version knows. */
+export function isKnown(key: string): boolean {
+  return KINDS.includes(key.charAt(KEY_LENGTH));
 }
 
 export function startKey({ key }: Pick<JournalEntry, 'key'>): string {

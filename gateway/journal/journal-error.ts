@@ -9,6 +9,14 @@ export class JournalUnavailable extends Error {
 }
 
 /**
+ * What is kept of a job is not whole, so that no version can read it. Records that cannot be read for another reason have been
+ * written by another version, or the disk does not answer.
+ */
+export class DamagedJob extends Error {
+  override readonly name = 'DamagedJob';
+}
+
+/**
  * The journal takes no job now. full: until others have been forgotten. unavailable: until it can be opened. failed: until the
  * gateway is started again.
  */

@@ -6,6 +6,7 @@ import {
   type Entry,
   endKey,
   entryOf,
+  isKnown,
   type JournalEntry,
   KEY_LENGTH,
   keyOf,
@@ -14,7 +15,13 @@ import {
   pieceKey,
   startKey,
 } from './entry.ts';
-import { JournalError, JournalRefusal, JournalUnavailable, passingReasonOf } from './journal-error.ts';
+import {
+  DamagedJob,
+  JournalError,
+  JournalRefusal,
+  JournalUnavailable,
+  passingReasonOf,
+} from './journal-error.ts';
 import {
   type EndRecord,
   emptyContent,
@@ -63,8 +70,10 @@ export interface JournalOptions extends JournalBounds {
   readonly openStore?: (folder: string) => Promise<Store>;
   /** Called once, when nothing can be written any more. */
   readonly onFailed: (error: unknown) => void;
-  /** Called for a job that cannot be read. key: where it is stored. */
+  /** Called for a job that is damaged, and is removed. key: where it is stored. */
   readonly onDamaged: (key: string, reason: string) => void;
+  /** Called for a job that another version has written, and that is left to it. */
+  readonly onUnknown: (key: string, reason: string) => void;
   /** Called if bytes could not be read and were dropped when the journal was opened, with whatever was in them. */
   readonly onDropped: (numBytes: number) => void;
 }
@@ -116,8 +125,8 @@ export class Journal {
   readonly #dirty = new Set<Journalled>();
   /** The write under way, if any. forget() waits for it, or the write would bring the job back. */
   #writing: Promise<void> | undefined;
-  /** The removals under way. */
-  readonly #removals = new Set<Promise<void>>();
+  /** The removals under way, by the keys of their jobs. */
+  readonly #removals = new Map<string, Promise<boolean>>();
   #timer: Timer | undefined;
   #sweeper: Timer | undefined;
   #nextNumber = 1;
@@ -177,6 +186,10 @@ export class Journal {
     return entry?.numBytes === 0 ? undefined : entry;
   }
 
+  has(entry: JournalEntry): boolean {
+    return this.#entries.get(nameOf(entry))?.key === entry.key;
+  }
+
   /** The job that the request with this Idempotency-Key began. */
   findByKey(idempotencyKey: string): JournalEntry | undefined {
     const found = [...this.#entries.values()].find((entry) => entry.idempotencyKey === idempotencyKey);
@@ -222,7 +235,7 @@ export class Journal {
     return { entry, packed };
   }
 
-  /** Gives the room back. */
+  /** Gives the room back. What the disk has of the job stays there. */
   release(entry: JournalEntry): void {
     this.#entries.delete(nameOf(entry));
   }
@@ -283,7 +296,7 @@ export class Journal {
     if (this.#isFailed) throw this.#refusal();
   }
 
-  /** Reads all that is kept of a job. Throws if it is damaged. */
+  /** Reads all that is kept of a job. Throws DamagedJob, and another error if this version cannot read it. */
   async read({ key, endedMs }: JournalEntry): Promise<KeptJob> {
     await this.flush();
     const record = unpackRecord(whole(await this.#store.get(`${key}r`)));
@@ -298,25 +311,38 @@ export class Journal {
     return { record, content, endedMs, parking, numDeaths };
   }
 
-  /** When this resolves, the job is gone from the disk. */
-  forget(entry: JournalEntry): Promise<void> {
-    return this.#forget(entry, true);
+  /** When this resolves, the job is gone from the disk. Throws JournalRefusal if the disk still has it; then it is still here, too. */
+  async forget(entry: JournalEntry): Promise<void> {
+    if (!(await this.#forget(entry, true))) throw this.#refusal();
   }
 
-  async #forget(entry: JournalEntry, isSynced: boolean): Promise<void> {
+  /** Returns false if the disk still has the job. */
+  async #forget(entry: JournalEntry, isSynced: boolean): Promise<boolean> {
+    const { key } = entry;
+    const removing = this.#removals.get(key);
+    if (removing !== undefined) return removing;
     const name = nameOf(entry);
-    if (this.#isClosed || this.#entries.get(name)?.key !== entry.key) return;
+    const kept = this.#entries.get(name);
+    if (this.#isClosed || kept?.key !== key) return true;
     this.#entries.delete(name);
-    for (const job of this.#dirty) if (job.entry.key === entry.key) this.#dirty.delete(job);
-    const removal = this.#remove(entry, isSynced).catch((error) => this.#fail(error));
-    this.#removals.add(removal);
-    await removal;
-    this.#removals.delete(removal);
+    for (const job of this.#dirty) if (job.entry.key === key) this.#dirty.delete(job);
+    const removal = this.#remove(key, isSynced);
+    this.#removals.set(key, removal);
+    const isGone = await removal;
+    this.#removals.delete(key);
+    if (!isGone && !this.#entries.has(name)) this.#entries.set(name, kept);
+    return isGone;
   }
 
-  async #remove({ key }: JournalEntry, isSynced: boolean): Promise<void> {
+  async #remove(key: string, isSynced: boolean): Promise<boolean> {
     while (this.#writing !== undefined) await this.#writing;
-    await this.#store.remove(key, isSynced);
+    try {
+      await this.#store.remove(key, isSynced);
+      return true;
+    } catch (error) {
+      this.#fail(error);
+      return false;
+    }
   }
 
   async close(): Promise<void> {
@@ -325,7 +351,7 @@ export class Journal {
     this.#sweeper?.cancel();
     this.#timer?.cancel();
     while (this.#writing !== undefined) await this.#writing;
-    await Promise.all(this.#removals);
+    await Promise.all(this.#removals.values());
     await this.#store.close();
   }
 
@@ -417,24 +443,34 @@ export class Journal {
     await this.#readMeta(folder);
     let current: Entry | undefined;
     const damaged = new Map<string, string>();
+    const unknown = new Map<string, string>();
     for await (const { key, value, numBytes } of this.#store.range('j/')) {
       const jobKey = key.slice(0, KEY_LENGTH);
       this.#nextNumber = Math.max(this.#nextNumber, Number(jobKey.slice(2, -1)) + 1);
+      if (unknown.has(jobKey)) continue;
       try {
+        if (!isKnown(key)) throw new Error(`its record ${key} is of an unknown kind`);
         if (key.endsWith('r')) {
           current = entryOf(jobKey, unpackRecord(whole(value)), numBytes);
-          this.#entries.set(nameOf(current), current);
+          const name = nameOf(current);
+          const before = this.#entries.get(name);
+          // A version that could not read it has begun another one.
+          if (before !== undefined) damaged.set(before.key, 'a later job has its id');
+          this.#entries.set(name, current);
         } else if (current?.key !== jobKey) {
-          throw new Error('its request record is missing');
+          throw new DamagedJob('its request record is missing');
         } else if (key.endsWith('z')) current.endedMs = unpackEnd(whole(value)).endedMs;
         if (current !== undefined) current.numBytes += numBytes;
       } catch (error) {
-        damaged.set(jobKey, messageOf(error));
+        (error instanceof DamagedJob ? damaged : unknown).set(jobKey, messageOf(error));
       }
     }
+    for (const [name, { key }] of this.#entries)
+      if (damaged.has(key) || unknown.has(key)) this.#entries.delete(name);
+    for (const [key, reason] of unknown) this.#options.onUnknown(key, reason);
     for (const [key, reason] of damaged) {
+      if (unknown.has(key)) continue;
       this.#options.onDamaged(key, reason);
-      for (const [name, entry] of this.#entries) if (entry.key === key) this.#entries.delete(name);
       await this.#store.remove(key, false);
     }
     for (const entry of this.#entries.values())
@@ -467,7 +503,7 @@ function sum(numbers: readonly number[]): number {
 }
 
 function whole(value: Uint8Array | null | undefined): Uint8Array {
-  if (value === undefined) throw new Error('one of its records is missing');
-  if (value === null) throw new Error('one of its records is damaged');
+  if (value === undefined) throw new DamagedJob('one of its records is missing');
+  if (value === null) throw new DamagedJob('one of its records is damaged');
   return value;
 }

@@ -9,6 +9,7 @@ import {
   grammarKinds,
   type TokenLogprobs,
 } from '../runner/runner.ts';
+import { DamagedJob } from './journal-error.ts';
 import type { LogEnd, TokenLogContent } from './token-log.ts';
 
 /**
@@ -142,6 +143,8 @@ const jobRecord = z.strictObject({
   thinkingLimit: thinkingLimit.exactOptional(),
   /** How the answer is read where its stop strings are looked for; absent: all is text. */
   thinking: readThinking.exactOptional(),
+  /** The control tokens that are in the text where they are looked for; absent: those of the thinking. */
+  markIds: ids.exactOptional(),
   stop: z.array(z.string()),
   /** Whether a time limit ends the job with the tokens it has, as a length limit would. */
   endsAtTimeLimit: z.boolean(),
@@ -235,16 +238,18 @@ export function packPiece(content: Readonly<TokenLogContent>, from: number): Uin
   });
 }
 
-/** Adds a piece to `content`. Throws if the bytes are not the piece that comes next. */
+/** Adds a piece to `content`. Throws DamagedJob for a piece that does not come next, and if the bytes are no piece. */
 export function unpackPiece(bytes: Uint8Array, content: TokenLogContent): void {
   const { i, t, l, f, c } = piece.parse(unpackr.unpack(bytes));
   const { tokenIds, logprobs, continuations } = content;
   if (i !== tokenIds.length)
-    throw new Error(`a record of tokens begins at token ${i}, but ${tokenIds.length} tokens come before it`);
+    throw new DamagedJob(
+      `a record of tokens begins at token ${i}, but ${tokenIds.length} tokens come before it`,
+    );
   const numLogprobs = l?.length ?? 0;
   const numWanted = logprobs === undefined ? 0 : t.length;
   if (numLogprobs !== numWanted)
-    throw new Error(`a record of tokens has ${numLogprobs} log-probabilities, not ${numWanted}`);
+    throw new DamagedJob(`a record of tokens has ${numLogprobs} log-probabilities, not ${numWanted}`);
   for (const id of t) tokenIds.push(id);
   for (const [logprob, topIds, topLogprobs] of l ?? [])
     logprobs?.push({ logprob, topIds, topLogprobs } satisfies TokenLogprobs);

@@ -13,8 +13,8 @@ import type {
  */
 
 /**
- * How the answer ended. enough: its text ended it, which every reader finds by itself. isAlone: the finish came in a batch
- * without tokens.
+ * How the answer ended. enough: its text ended it, which every reader finds by itself, at the latest after the last token. isAlone:
+ * the finish came in a batch without tokens.
  */
 export type LogEnd =
   | { readonly kind: 'finish'; readonly finish: NonNullable<TokenBatch['finish']>; readonly isAlone: boolean }
@@ -176,15 +176,17 @@ class Reader implements GenerationHandle {
       this.#give(isLast ? { ...batch, finish: end.finish } : batch);
       return true;
     }
-    if (end === undefined || end.kind === 'enough') return false;
-    if (end.kind === 'finish') {
-      const logprobs = this.#content.logprobs === undefined ? {} : { logprobs: [] };
-      this.#give({ firstIndex: index, tokenIds: [], ...logprobs, finish: end.finish });
-      return true;
+    if (end === undefined) return false;
+    if (end.kind === 'error') {
+      this.#leave();
+      this.#sink.onError(end.error);
+      return false;
     }
-    this.#leave();
-    this.#sink.onError(end.error);
-    return false;
+    // A reader that has not found the end of an answer that had enough, after its last token, waits for no more.
+    const finish = end.kind === 'finish' ? end.finish : 'stop_id';
+    const logprobs = this.#content.logprobs === undefined ? {} : { logprobs: [] };
+    this.#give({ firstIndex: index, tokenIds: [], ...logprobs, finish });
+    return true;
   }
 
   #give(batch: TokenBatch): void {

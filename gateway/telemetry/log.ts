@@ -88,6 +88,7 @@ export const LOG_EVENTS = [
   'journal_unavailable',
   'journal_damaged',
   'journal_entry_damaged',
+  'journal_entry_unknown',
   'journal_failed',
   'durable_parked',
   'durable_resumed',

@@ -41,6 +41,8 @@ export const metrics = {
   gapAfterP99: metric('gap while the prompt is computed, p99', 'ms', 'less', 1),
   gapGrowth: metric('that p99 / the median before', '', 'less', 1),
   longPromptFirstToken: metric('first token of the prompt', 's', 'less', 1),
+  knownPrompt: metric('first token after a restart', 's', 'less', 2),
+  keptPrompt: metric('the same with --kv-disk', 's', 'less', 2),
   bodyP50: metric('body with every field, p50', 'µs', 'less', 0),
   bodyP95: metric('body with every field, p95', 'µs', 'less', 0),
   bodyP99: metric('body with every field, p99', 'µs', 'less', 0),

@@ -16,7 +16,7 @@ The options of test/bench/bench.ts, with what they are for:
 --threads N            of every engine: as many as this process may use
 --rounds N             that count, of what is computed without a server: 3, and 5 of several
 --serve-rounds N       the same of servers: 1, and 5 of several
---only PART,…          of accuracy, alone, together, serve, long-prompt, grammars, callers, bodies, start: all
+--only PART,…          of accuracy, alone, together, serve, long-prompt, restart, grammars, callers, bodies, start: all
 --prompt N             tokens of a prompt alone: 512
 --generate N           tokens that one stream decodes: 128
 --depth N              tokens of each of 8 and 32 streams before it decodes: 128
@@ -28,7 +28,7 @@ The options of test/bench/bench.ts, with what they are for:
 --top-k N              40; 0: all
 --warmup-seconds N     before a server's round counts: 10
 --seconds N            of each of its rounds: 20
---long-prompt N        tokens of a prompt that comes while streams run: 4000
+--long-prompt N        tokens of a prompt that comes while streams run, or after a restart: 4000
 --streams N            that run meanwhile: 8
 --synthetic SHAPE      of the synthetic model whose runner is started, 1b or 8b; off: none: 1b
 --seed N               of the prompts: 1
@@ -45,6 +45,7 @@ export const PARTS = [
   'together',
   'serve',
   'long-prompt',
+  'restart',
   'grammars',
   'callers',
   'bodies',

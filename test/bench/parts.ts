@@ -7,6 +7,7 @@ import { type Runner, runnelAlone, runnelTogether } from './engines/runnel.ts';
 import { interleave, type Measured, type Plan, type Subject } from './interleave.ts';
 import type { Options, PartName } from './options.ts';
 import { outputOf } from './program.ts';
+import { afterRestart } from './serving/after-restart.ts';
 import { besideCaller } from './serving/beside-caller.ts';
 import { besideGrammars } from './serving/beside-grammars.ts';
 import { closedLoop, type Load } from './serving/closed-loop.ts';
@@ -91,6 +92,13 @@ export async function measureParts(runners: readonly Runner[], options: Options,
         ...runners.map((runner) => servingRunnel(runner, long)),
         ...(await each(peers, (peer) => servingPeer(peer, slots(streams + 1, contextOfLong), long))),
       ],
+    },
+    {
+      name: 'restart',
+      title: `A prompt of ${options['long-prompt']} tokens over HTTP that the server before the restart has answered`,
+      plan: { rounds: serveRounds },
+      subjects: async () =>
+        runners.map((runner) => afterRestart(runner, { prompt: options['long-prompt'], seed: options.seed })),
     },
     {
       name: 'grammars',

@@ -43,10 +43,11 @@ export async function earlierItems(c: Context, deps: RouteDeps, body: unknown): 
 
 const PREVIOUS = 'previous_response_id';
 
-/** Throws what openAnswer throws. */
+/** Without its receipt, which cannot be made at all times. Throws what openAnswer throws. */
 async function responseOf(deps: RouteDeps, durable: DurableJob): Promise<ResponseJson> {
   const opened = await openAnswer(deps, durable, (kept) => responses.parse(parseJson(kept)));
-  return JSON.parse(await stageOf(opened)) as ResponseJson;
+  const { receipt: _notNow, ...record } = opened.record;
+  return JSON.parse(await stageOf({ ...opened, record })) as ResponseJson;
 }
 
 /** The most responses in which the items are looked for that one body refers to. */

@@ -1,9 +1,17 @@
 import type { Context, Handler } from 'hono';
 import * as z from 'zod';
 import { answer } from '../../calls/answer.ts';
-import { answerStage, type OpenedAnswer, openAnswer, streamKept } from '../../calls/kept-answer.ts';
+import { idempotencyOf } from '../../calls/idempotency.ts';
+import {
+  answerStage,
+  answerTwin,
+  type OpenedAnswer,
+  openAnswer,
+  streamKept,
+} from '../../calls/kept-answer.ts';
 import { ApiError, shown, unsupported } from '../../errors/api-error.ts';
 import type { DurableJob } from '../../jobs/job.ts';
+import { memberOf } from '../../json/json-values.ts';
 import { cancelled } from '../../runner/runner.ts';
 import { callersOf } from '../../server/guard/caller.ts';
 import { tellIgnored } from '../../server/request-log.ts';
@@ -83,11 +91,22 @@ export const responseOperations: readonly Operation[] = [
 function answering(deps: RouteDeps): Handler {
   return async (c) => {
     const sent = await readJson(c);
+    const again = await answerAgain(c, deps, sent);
+    if (again !== undefined) return again;
     const meant = await withReferenced(c, deps, sent);
     const parsed = responsesAfter(await earlierItems(c, deps, meant)).parse(meant, sent);
     tellIgnored(c, deps.log, parsed.ignored);
-    return answer(c, deps, parsed, meant);
+    return answer(c, deps, parsed, meant, sent);
   };
+}
+
+/** The answer to a request whose key has begun a job, also if what it continues is gone; undefined: its key has begun none. */
+async function answerAgain(c: Context, deps: RouteDeps, sent: unknown): Promise<Response | undefined> {
+  const isKept = memberOf(sent, 'background') === true || memberOf(sent, 'durable') === true;
+  if (!isKept || !deps.jobs.isKeeping) return undefined;
+  const idempotency = idempotencyOf(c, sent, 'durable');
+  const twin = idempotency && (await deps.jobs.openTwin(idempotency.key));
+  return twin && answerTwin(c, deps, responses.parse(parseJson(twin.record.body)), twin, idempotency);
 }
 
 function reading(deps: RouteDeps): Handler {

@@ -40,8 +40,9 @@ export class KvDiskError extends Error {
   override readonly name = 'KvDiskError';
 }
 
-/** Whoever wrote the blocks; 0: an earlier process. */
+/** Whoever wrote the blocks. */
 export type Origin = number;
+export const EARLIER: Origin = 0;
 
 interface Kept extends BlockRecord {
   readonly origin: Origin;
@@ -155,14 +156,22 @@ export class BlockFile {
     this.#keep({ ...record, origin });
   }
 
-  /** Forgets the blocks that came from there. */
-  forgetFrom(origin: Origin): number {
-    const gone = [...this.#kept.values()].filter((kept) => kept.origin === origin);
-    for (const kept of gone) {
+  /** The blocks that came from there. */
+  keysFrom(origin: Origin): BlockKey[] {
+    return [...this.#kept.values()].filter((kept) => kept.origin === origin).map(({ key }) => key);
+  }
+
+  /** Forgets these blocks. Returns how many of them there were. */
+  forget(keys: Iterable<BlockKey>): number {
+    let numGone = 0;
+    for (const key of keys) {
+      const kept = this.#kept.get(key);
+      if (kept === undefined) continue;
       this.#forget(kept);
       writeAll(this.#fd, Buffer.alloc(recordBytes), this.#recordOffset(kept.number));
+      numGone += 1;
     }
-    return gone.length;
+    return numGone;
   }
 
   close(): void {
@@ -245,7 +254,7 @@ export class BlockFile {
       const before = this.#kept.get(record.key);
       if (before !== undefined) this.#forget(before);
       this.#makeRoom(record.number, record.offset, inPages(record.length));
-      this.#keep({ ...record, origin: 0 });
+      this.#keep({ ...record, origin: EARLIER });
     }
   }
 }

@@ -5,7 +5,7 @@
 import { closeSync, constants, fstatSync, openSync } from 'node:fs';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Clock, systemClock } from '../../system/clock.ts';
-import type { BlockFile, Origin } from './block-file.ts';
+import { type BlockFile, EARLIER, type Origin } from './block-file.ts';
 import type { BlockKey } from './block-keys.ts';
 import type { Hash64 } from './index-layout.ts';
 import type { FromKeeper, KvDiskFigures, SharedMemory, ToKeeper } from './messages.ts';
@@ -13,12 +13,16 @@ import { PlaceMemory } from './place-memory.ts';
 import { type StagedBlock, StagingMemory } from './staging-memory.ts';
 import { type Text, TextBlocks } from './text-blocks.ts';
 
+/** The most keys of blocks that may be wrong. The oldest leave first. */
+const maxDistrusted = 2 ** 20;
 /** How long a load waits until the blocks of others have been read. Then it goes without what is left. */
 export const maxRoomWaitMs = 2000;
 
 interface Place {
   readonly memory: PlaceMemory;
   readonly origin: Origin;
+  /** An earlier keeper has saved what lay there. */
+  readonly isOlder: boolean;
 }
 
 interface Pool {
@@ -49,6 +53,8 @@ export class Keeper {
   #loading: Promise<void> = Promise.resolve();
   #saving: Promise<void> = Promise.resolve();
   readonly #toSave = new Set<Pool>();
+  /** Blocks that may be wrong. They are neither saved nor given again, since other caches may have read them. */
+  readonly #distrusted = new Set<BlockKey>();
   #lastOrigin: Origin = 0;
   #numSaved = 0;
   #numLoaded = 0;
@@ -81,10 +87,13 @@ export class Keeper {
         this.#openStaging(this.#poolOf(message.pool), message.memory);
         return;
       case 'place':
-        this.#openPlace(this.#poolOf(message.pool), message.place, message.memory);
+        this.#openPlace(this.#poolOf(message.pool), message);
         return;
       case 'no_place':
         this.#closePlace(this.#poolOf(message.pool), message.place, message.isDistrusted);
+        return;
+      case 'distrust':
+        this.#forget(this.#file.keysFrom(EARLIER));
         return;
       case 'no_pool':
         this.#closePool(message.pool);
@@ -128,7 +137,7 @@ export class Keeper {
     if (opened !== undefined) pool.staging = new StagingMemory(opened, memory.bytes, this.#hash);
   }
 
-  #openPlace(pool: Pool, place: number, memory: SharedMemory): void {
+  #openPlace(pool: Pool, { place, memory, isOlder = false }: Extract<ToKeeper, { type: 'place' }>): void {
     this.#closePlace(pool, place, false);
     const opened = openMemory(memory, constants.O_RDONLY);
     if (opened === undefined) return;
@@ -136,6 +145,7 @@ export class Keeper {
     pool.places.set(place, {
       memory: new PlaceMemory(opened, memory.bytes, this.#hash),
       origin: this.#lastOrigin,
+      isOlder,
     });
   }
 
@@ -143,8 +153,27 @@ export class Keeper {
     const place = places.get(number);
     if (place === undefined) return;
     places.delete(number);
+    if (isDistrusted) this.#distrust(place);
     place.memory.close();
-    if (isDistrusted) this.#numDropped += this.#file.forgetFrom(place.origin);
+  }
+
+  /** What came from there, and what lies there, which others may have read. */
+  #distrust({ memory, origin, isOlder }: Place): void {
+    memory.scan();
+    this.#forget(new Set([...memory.keys, ...this.#file.keysFrom(origin)]));
+    if (isOlder) this.#forget(this.#file.keysFrom(EARLIER));
+  }
+
+  #forget(keys: Iterable<BlockKey>): void {
+    this.#numDropped += this.#file.forget(keys);
+    for (const key of keys) {
+      this.#distrusted.add(key);
+      for (const { staging } of this.#pools.values()) staging?.forget(key);
+    }
+    for (const key of this.#distrusted) {
+      if (this.#distrusted.size <= maxDistrusted) break;
+      this.#distrusted.delete(key);
+    }
   }
 
   #closePool(number: number): void {
@@ -174,7 +203,7 @@ export class Keeper {
     const found = memory.scan();
     if (!isOf(memory, pool.identity)) return;
     for (const block of found) {
-      if (!this.#file.needs(block.key)) continue;
+      if (this.#distrusted.has(block.key) || !this.#file.needs(block.key)) continue;
       // Loads and messages go on between two blocks.
       await nextTurn();
       await this.#loading;
@@ -200,6 +229,9 @@ export class Keeper {
   /** Puts the blocks of the text that the file has and no runner into the memory of the pool. */
   async #stage(holder: number, pool: Pool, text: Text): Promise<Loaded> {
     const { staging } = pool;
+    const isWanted = (): boolean => this.#loads.has(holder) && pool.staging === staging;
+    // It may have been released before its turn.
+    if (!isWanted()) return NOTHING;
     const shape = [...pool.places.values()].find(({ memory }) => isOf(memory, pool.identity))?.memory.shape;
     if (shape === undefined || staging === undefined) return NOTHING;
     const blocks = new TextBlocks(shape, text);
@@ -207,7 +239,6 @@ export class Keeper {
     staging.fit(shape);
     const end = this.#endWithin(staging.capacity, best.numBlocks, blocks, pool);
     if (end <= best.numBlocks) return NOTHING;
-    const isWanted = (): boolean => this.#loads.has(holder) && pool.staging === staging;
     const put = async (group: number, index: number, needsBytes: boolean): Promise<boolean> => {
       const key = blocks.key(group, index);
       if (staging.hold(holder, key, needsBytes)) return true;
@@ -243,7 +274,8 @@ export class Keeper {
   /** The end of the longest part of the text that runners and file have together, and whose blocks after `begin` have room. */
   #endWithin(capacity: number, begin: number, blocks: TextBlocks, { places }: Pool): number {
     const isKnown = (key: BlockKey): boolean =>
-      this.#file.has(key) || [...places.values()].some(({ memory }) => memory.find(key) !== undefined);
+      !this.#distrusted.has(key) &&
+      (this.#file.has(key) || [...places.values()].some(({ memory }) => memory.find(key) !== undefined));
     let end = blocks.longest(isKnown);
     for (let numMore = 1; end > begin && numMore > 0; ) {
       numMore = blocks.needed(begin, end).length - capacity;

@@ -58,6 +58,8 @@ export class KvDisk {
   readonly #waiting = new Map<number, (message: FromKeeper | undefined) => void>();
   #link: KeeperLink | undefined;
   #isOpen = false;
+  /** A place was distrusted while there was no keeper. */
+  #hasDistrusted = false;
   #restart: Timer | undefined;
   #restartMs = restartMs;
   /** What the keeper said before its end. */
@@ -90,7 +92,7 @@ export class KvDisk {
   pool(): KvPool {
     const number = ++this.#lastPool;
     const pool = new KvPool(number, {
-      send: (message) => this.#link?.send(message),
+      send: (message) => this.#send(message),
       ask: (message, timeoutMs) => this.#ask(message, timeoutMs),
       isOpen: () => this.#isOpen,
       nextNumber: () => ++this.#lastNumber,
@@ -107,6 +109,11 @@ export class KvDisk {
     await this.#link?.end();
   }
 
+  #send(message: ToKeeper): void {
+    if (this.#link !== undefined) this.#link.send(message);
+    else this.#hasDistrusted ||= message.type === 'no_place' && message.isDistrusted;
+  }
+
   #start(): void {
     const { path, fileBytes, secretPath, start = startKeeper } = this.#options;
     this.#failure = undefined;
@@ -116,6 +123,7 @@ export class KvDisk {
     });
     this.#link = link;
     link.send({ type: 'open', path, fileBytes, secretPath });
+    if (this.#hasDistrusted) link.send({ type: 'distrust' });
     for (const pool of this.#pools.values()) pool.introduce();
   }
 
@@ -127,6 +135,7 @@ export class KvDisk {
         return;
       case 'opened':
         this.#isOpen = true;
+        this.#hasDistrusted = false;
         this.#restartMs = restartMs;
         this.#figures = message.figures;
         log({
@@ -205,7 +214,7 @@ export class KvPool {
   introduce(): void {
     this.setStaging(this.#staging);
     if (this.#identity !== undefined) this.setModel(this.#identity);
-    for (const [place, memory] of this.#places) this.setPlace(place, memory);
+    for (const [place, memory] of this.#places) this.#tellPlace(place, memory, true);
   }
 
   /** The memory that runners read blocks of the file from; undefined: it is about to be closed. */
@@ -216,7 +225,14 @@ export class KvPool {
 
   setPlace(place: number, memory: KvMemory): void {
     this.#places.set(place, memory);
-    this.#events.send({ type: 'place', pool: this.#number, place, memory: shared(memory.reader) });
+    this.#tellPlace(place, memory, false);
+  }
+
+  #tellPlace(place: number, memory: KvMemory, isOlder: boolean): void {
+    this.#events.send({
+      ...{ type: 'place', pool: this.#number, place },
+      ...{ memory: shared(memory.reader), isOlder },
+    });
   }
 
   /** isDistrusted: what runners have computed there may be wrong, and is forgotten. */

@@ -1,4 +1,7 @@
-/** What the gateway and the keeper of the file, a process of its own, say to each other. */
+/** What the gateway and the keeper of the file, a process of its own, say to each other, and what both know. */
+
+/** In the memory for loads, the blocks that have bytes are at most this share of those of a runner's cache. */
+export const stagedShare = 0.25;
 
 /** Memory of the gateway, which the keeper opens for itself. */
 export interface SharedMemory {
@@ -13,8 +16,14 @@ export type ToKeeper =
   | { readonly type: 'open'; readonly path: string; readonly fileBytes: number; readonly secretPath: string }
   /** Where the runners of the pool look for blocks; undefined: nowhere any more. */
   | { readonly type: 'staging'; readonly pool: number; readonly memory: SharedMemory | undefined }
-  /** The cache of a place lies in this memory from now on. */
-  | { readonly type: 'place'; readonly pool: number; readonly place: number; readonly memory: SharedMemory }
+  /** The cache of a place lies in this memory from now on. isOlder: a keeper before this one was told so, too. */
+  | {
+      readonly type: 'place';
+      readonly pool: number;
+      readonly place: number;
+      readonly memory: SharedMemory;
+      readonly isOlder?: boolean;
+    }
   /** The memory is used no more. isDistrusted: what was taken from it may be wrong. */
   | {
       readonly type: 'no_place';
@@ -22,6 +31,8 @@ export type ToKeeper =
       readonly place: number;
       readonly isDistrusted: boolean;
     }
+  /** While there was no keeper, a place was distrusted: what earlier keepers have saved may be wrong. */
+  | { readonly type: 'distrust' }
   /**
    * The identity of the model that the pool's runners have. A cache that says that it is of another one is left alone, so that a
    * runner which somebody has taken over can write blocks of its own model only.

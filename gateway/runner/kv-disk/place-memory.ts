@@ -102,6 +102,11 @@ export class PlaceMemory {
     return block !== undefined && this.#isThere(block) ? block : undefined;
   }
 
+  /** Of the blocks that were there at the last look. */
+  get keys(): Iterable<BlockKey> {
+    return this.#byKey.keys();
+  }
+
   /** The bytes of a block; undefined if a runner has begun to reuse it. */
   read(block: PlaceBlock): Buffer | undefined {
     if (this.#header === undefined) return undefined;

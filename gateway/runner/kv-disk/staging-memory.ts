@@ -18,9 +18,7 @@ import {
   writeEntry,
   writeHeader,
 } from './index-layout.ts';
-
-/** The blocks that have bytes here are at most this share of those of a runner's cache. */
-const STAGED_SHARE = 0.25;
+import { stagedShare } from './messages.ts';
 
 /** A block of a text. */
 export interface StagedBlock extends Pick<IndexEntry, 'group' | 'hash' | 'checksum' | 'salt' | 'ids'> {
@@ -141,6 +139,12 @@ export class StagingMemory {
     this.#held.delete(holder);
   }
 
+  /** Takes a block away, also from those that hold it. */
+  forget(key: BlockKey): void {
+    const slot = this.#slots.get(key);
+    if (slot !== undefined) this.#evict(slot);
+  }
+
   close(): void {
     closeSync(this.#fd);
   }
@@ -185,7 +189,7 @@ export class StagingMemory {
 }
 
 function numStaged({ numBlocks }: IndexShape): number {
-  return Math.max(1, Math.floor(numBlocks * STAGED_SHARE));
+  return Math.max(1, Math.floor(numBlocks * stagedShare));
 }
 
 /**

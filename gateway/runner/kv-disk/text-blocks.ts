@@ -24,6 +24,8 @@ export class TextBlocks {
   readonly #windows: readonly number[];
   /** Of the first group, as far as they were asked for. */
   readonly #keys: BlockKey[] = [];
+  /** Of the others, by group. */
+  readonly #beside: BlockKey[][] = [];
 
   constructor(shape: IndexShape, text: Text) {
     this.#shape = shape;
@@ -51,7 +53,12 @@ export class TextBlocks {
       const before = this.#keys.at(-1) ?? keyBeforeFirst(this.#shape.contents, this.#text.salt);
       this.#keys.push(keyAfter(before, this.idsOf(this.#keys.length)));
     }
-    return keyBeside(this.#keys[index] as BlockKey, group);
+    const first = this.#keys[index] as BlockKey;
+    if (group === 0) return first;
+    this.#beside[group] ??= [];
+    const keys = this.#beside[group];
+    keys[index] ??= keyBeside(first, group);
+    return keys[index];
   }
 
   /** The first block of the group that the row after so many blocks needs. */

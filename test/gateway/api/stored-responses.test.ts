@@ -2,7 +2,7 @@ import * as assert from 'uvu/assert';
 import { MAX_MESSAGES } from '../../../gateway/api/conversation.ts';
 import { sweepMs } from '../../../gateway/journal/journal.ts';
 import { JournalStore } from '../../../gateway/journal/store.ts';
-import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
 import { closingSuite } from '../../fixtures/closing-suite.ts';
 import { type DurableApp, durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { thinkingModel } from '../../fixtures/thinking-model.ts';
@@ -221,6 +221,63 @@ test('the room of a response whose client leaves or whose request the runner ref
   await answer.body?.cancel();
   await until(PATIENCE_MS, 'The cancel', () => app.runner.cancelled === 1);
   assert.is(app.journal.stats.numJobs, 0);
+});
+
+test('a response with a receipt is continued and referred to although its receipt cannot be made again', async () => {
+  let canHash = true;
+  const model = {
+    ...byteModel,
+    weightsHash: async () => {
+      if (!canHash) throw new Error('The files have changed.');
+      return `sha256:${'0'.repeat(64)}`;
+    },
+  };
+  const app = await durableApp(journalFolder(), { model: () => model });
+  app.runner.script = whole('Hello');
+  const first = await ask(app, { input: 'Hi', receipt: true });
+  canHash = false;
+  const byId = await ask(app, { input: 'So?', previous_response_id: first.id });
+  assert.is(byId.status, 'completed');
+  const [said] = first.output;
+  const input = [
+    { role: 'user', content: 'Hi' },
+    { type: 'item_reference', id: said?.id },
+    { role: 'user', content: 'So?' },
+  ];
+  assert.is((await ask(app, { input })).status, 'completed');
+});
+
+test('a request that is sent again by its key has its response, also when what it continues or refers to is gone', async () => {
+  const app = await durableApp(journalFolder());
+  app.runner.script = whole('Hello');
+  const { id, output } = await ask(app, { input: 'Hi' });
+  const bodies = [
+    { input: 'So?', previous_response_id: id, durable: true },
+    { input: 'So?', previous_response_id: id, background: true },
+    {
+      input: [
+        { role: 'user', content: 'Hi' },
+        { type: 'item_reference', id: output[0]?.id },
+        { role: 'user', content: 'So?' },
+      ],
+      durable: true,
+    },
+  ];
+  const send = async (body: object, key: number) => {
+    const headers = { 'idempotency-key': `key-${key}` };
+    const response = await app.post('/v1/responses', { model: 'bytes', ...body }, headers);
+    const { id: answered } = (await response.json()) as { id: string };
+    return { status: response.status, id: answered };
+  };
+  const begun: string[] = [];
+  for (const [key, body] of bodies.entries()) begun.push((await send(body, key)).id);
+  assert.is((await app.app.request(`/v1/responses/${id}`, { method: 'DELETE' })).status, 200);
+  for (const [key, body] of bodies.entries()) {
+    const again = await send(body, key);
+    assert.equal([again.status, again.id], [200, begun[key]]);
+    assert.is((await send({ ...body, temperature: 0.5 }, key)).status, 409, 'another body');
+    assert.is((await send(body, 10 + key)).status, 400, 'another key');
+  }
 });
 
 test('a conversation has at most as many items as one body, whether it is continued or sent', async () => {

@@ -18,7 +18,13 @@ const layers = {
   experts: null,
 };
 const file = { num_parameters: 1, rope_theta: 10000, layers, file_bytes: 2, tensors: {}, obstacle: null };
-const plan = { memory_bytes: 900, weights_bytes: 500, available_bytes: 2000, num_kvcache_blocks: 8 };
+const plan = {
+  memory_bytes: 900,
+  weights_bytes: 500,
+  available_bytes: 2000,
+  num_kvcache_blocks: 8,
+  kv_cache_bytes: 402,
+};
 
 /** The need of a model with these settings, and the command line of the runner that was asked for it. */
 async function needOf(settings: object) {
@@ -50,6 +56,19 @@ test('runners share their weights, unless each of them is several processes', as
   const ranks = await needOf({ backend: 'cpu', runners: 2, 'tensor-parallel-size': 2 });
   assert.not.match(ranks.asked, '--share-weights');
   assert.equal(ranks.need, { kind: 'cpu', bytes: 1800, availableBytes: 4000, cache });
+});
+
+test('with a KV cache on the disk a model needs a quarter of one cache more, for what is read', async () => {
+  const cache = { kind: 'cpu', numBlocks: 8 };
+  const one = await needOf({ backend: 'cpu', 'kv-disk': '/kv' });
+  assert.equal(one.need, { kind: 'cpu', bytes: 1000, availableBytes: 2000, cache });
+  const three = await needOf({ backend: 'cpu', 'kv-disk': '/kv', runners: 3 });
+  assert.equal(three.need, {
+    kind: 'cpu',
+    bytes: 500 + 3 * 400 + 100,
+    availableBytes: 500 + 3 * 1500,
+    cache,
+  });
 });
 
 test.run();

@@ -1,7 +1,11 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import * as assert from 'uvu/assert';
 import { Jobs, reopenMs } from '../../../gateway/jobs/jobs.ts';
+import { keyOf, pieceKey } from '../../../gateway/journal/entry.ts';
+import type { Journal } from '../../../gateway/journal/journal.ts';
 import { JournalUnavailable } from '../../../gateway/journal/journal-error.ts';
+import { packPiece } from '../../../gateway/journal/records.ts';
+import { JournalStore } from '../../../gateway/journal/store.ts';
 import { AdmissionGate } from '../../../gateway/models/admission-gate.ts';
 import { cancelled } from '../../../gateway/runner/runner.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
@@ -15,6 +19,14 @@ import { PATIENCE_MS, until } from '../../fixtures/within.ts';
 
 const MAX_WAIT_MS = 30_000;
 const KEEP_MS = 100_000;
+
+const emptyPiece = {
+  tokenIds: [1, 2],
+  logprobs: undefined,
+  first: undefined,
+  continuations: [],
+  end: undefined,
+};
 
 const test = closingSuite('durable-jobs');
 
@@ -187,6 +199,113 @@ test('while the disk refuses to open the journal, jobs are refused, and go on on
   assert.is(logged.filter((event) => event === 'journal_unavailable').length, 1);
 });
 
+/** Begins as a gateway whose disk has refused its journal once, with the jobs "a" and "b" of an earlier one. Reading "b" waits. */
+async function readingLate() {
+  const folder = journalFolder();
+  const before = await openTestJournal(folder);
+  for (const id of ['a', 'b'])
+    await before.admit(recordOf(id, { createdMs: Date.now(), modelFile: byteModel.file }));
+  await before.close();
+  const clock = new VirtualClock();
+  const runner = new ScriptedRunner();
+  runner.script = [[72, EOS_ID]];
+  const jobs = new Jobs({
+    models: oneModel(() => byteModel, runner),
+    log: createLog('silent'),
+    now: Date.now,
+    clock,
+  });
+  closeLater(() => jobs.stop());
+  let isFirst = true;
+  let isReading = false;
+  let goOn = (): void => {};
+  const held = new Promise<void>((resolve) => (goOn = resolve));
+  closeLater(() => goOn());
+  const openStore = async (path: string): Promise<JournalStore> => {
+    const store = await JournalStore.open(path);
+    const { get } = store;
+    store.get = async (key) => {
+      if (key.startsWith(keyOf(2)) && !isReading) {
+        isReading = true;
+        await held;
+      }
+      return get.call(store, key);
+    };
+    return store;
+  };
+  await jobs.begin(async () => {
+    if (!isFirst) return openTestJournal(folder, { openStore });
+    isFirst = false;
+    throw new JournalUnavailable('Not now.');
+  }, KEEP_MS);
+  await untilBy(clock, 'The reading', () => isReading);
+  return { folder, jobs, goOn, ...testApp({ jobs, runner }) };
+}
+
+test('while the jobs of a journal that opened late are read, none is given, cancelled, parked or deleted, and then all go on', async () => {
+  const { jobs, runner, goOn, app, get, post } = await readingLate();
+  for (const refused of [
+    await get('/jobs/a'),
+    await get('/jobs/b/events'),
+    await post('/cancel', { job_id: 'b' }),
+    await app.request('/jobs/b/park', { method: 'POST' }),
+    await app.request('/jobs/a', { method: 'DELETE' }),
+    await post('/execute', { job_id: 'b', prompt: 'Hi', durable: true }),
+  ])
+    assert.is(refused.status, 503);
+  goOn();
+  await until(PATIENCE_MS, 'The journal', () => !jobs.stats?.isFailed);
+  for (const id of ['a', 'b']) assert.match(await (await get(`/jobs/${id}/events`)).text(), /event: end/);
+  assert.is(runner.requests.length, 2);
+});
+
+test('a gateway that stops while the jobs of a journal are read leaves them to the next one', async () => {
+  const { folder, jobs, runner, goOn } = await readingLate();
+  await jobs.stop();
+  goOn();
+  // The lock of the folder is free once the journal is closed.
+  let next: Journal | undefined;
+  await until(PATIENCE_MS, 'The end of the journal', async () => {
+    next ??= await openTestJournal(folder).catch(() => undefined);
+    return next !== undefined;
+  });
+  assert.equal(
+    next?.unfinished.map(({ id }) => id),
+    ['a', 'b'],
+  );
+  assert.is(runner.requests.length, 0);
+});
+
+for (const [what, event, isKept, spoil] of [
+  ['that a newer version has written', 'journal_entry_unknown', true, () => Uint8Array.of(0xc0)],
+  ['whose tokens have a gap', 'journal_entry_damaged', false, () => packPiece(emptyPiece, 1)],
+] as const)
+  test(`an unfinished job ${what} is named${isKept ? ' and stays in the journal' : ' and removed'}; the others go on`, async () => {
+    const folder = journalFolder();
+    const before = await openTestJournal(folder);
+    const changes = { createdMs: Date.now(), modelFile: byteModel.file };
+    const a = await before.admit(recordOf('a', changes));
+    await before.admit(recordOf('b', changes));
+    await before.close();
+    const store = await JournalStore.open(folder);
+    await store.write([{ type: 'put', key: pieceKey(a, 0), value: spoil() }]);
+    await store.close();
+    const runner = new ScriptedRunner();
+    runner.script = [[72, EOS_ID]];
+    const first = await durableApp(folder, { runner });
+    assert.match(await (await first.get('/jobs/b/events')).text(), /event: end/);
+    assert.is((await first.get('/jobs/a')).status, 404);
+    const named = first.lines().filter((line) => line.job_id === 'a');
+    assert.equal(
+      named.map((line) => line.event),
+      [event],
+    );
+    await first.jobs.stop();
+    const after = await JournalStore.open(folder);
+    assert.is((await after.get(pieceKey(a, 0))) !== undefined, isKept);
+    await after.close();
+  });
+
 test('a gateway that stops while the disk refuses to open the journal leaves it alone', async () => {
   const clock = new VirtualClock();
   const log = createLog('silent');
@@ -229,6 +348,78 @@ test('a gateway that stops confirms no cancel and no deletion of a durable job, 
   assert.is((await next.app.request('/jobs/a', remove)).status, 200);
   await until(PATIENCE_MS, 'Its end', () => next.runner.cancelled === 1);
   assert.is((await next.get('/jobs/a')).status, 404);
+});
+
+test('a cancel and a deletion that the disk refuses are not confirmed, and the next gateway has the job', async () => {
+  const folder = journalFolder();
+  const failures: unknown[] = [];
+  const first = await durableApp(folder, { onFailed: (error) => failures.push(error) });
+  first.runner.scriptOf = ({ promptIds }) =>
+    promptIds.includes('#'.charCodeAt(0)) ? [[72, EOS_ID]] : ['wait'];
+  for (const id of ['cancelled', 'deleted'])
+    await first.post('/execute', { job_id: id, prompt: 'Hi', durable: true });
+  const { id: kept } = (await (await first.post('/v1/responses', { model: 'bytes', input: '#' })).json()) as {
+    id: string;
+  };
+  const { write } = JournalStore.prototype;
+  JournalStore.prototype.write = async () => {
+    throw new Error('No space left on device.');
+  };
+  const remove = { method: 'DELETE' };
+  try {
+    for (const time of ['first', 'second'])
+      for (const refused of [
+        await first.post('/cancel', { job_id: 'cancelled' }),
+        await first.app.request('/jobs/deleted', remove),
+        await first.app.request(`/v1/responses/${kept}`, remove),
+      ]) {
+        assert.is(refused.status, 503, time);
+        assert.match(await refused.text(), /journal_failed/i, time);
+      }
+    assert.is(first.runner.cancelled, 2, 'both have ended here');
+    assert.match(await (await first.get('/jobs/deleted/events')).text(), /CANCELLED/);
+    assert.is((await first.get(`/v1/responses/${kept}`)).status, 200);
+    assert.is(
+      (await first.post('/cancel', { job_id: 'unknown' })).status,
+      202,
+      'there is nothing to keep of it',
+    );
+    assert.is(failures.length, 1);
+    await first.jobs.stop();
+  } finally {
+    JournalStore.prototype.write = write;
+  }
+  const next = await durableApp(folder);
+  next.runner.script = [[72, EOS_ID]];
+  await until(PATIENCE_MS, 'The jobs', () => next.runner.requests.length === 2);
+  assert.is((await next.app.request('/jobs/deleted', remove)).status, 200);
+  assert.is((await next.app.request(`/v1/responses/${kept}`, remove)).status, 200);
+  assert.is((await next.get(`/v1/responses/${kept}`)).status, 404);
+});
+
+test('a job that is forgotten while it is read, since another one needs its room, is not there', async () => {
+  let goOn = (): void => {};
+  let isReading = false;
+  const openStore = async (folder: string): Promise<JournalStore> => {
+    const store = await JournalStore.open(folder);
+    const { get } = store;
+    store.get = async (key) => {
+      if (isReading && key.startsWith(keyOf(1))) await new Promise<void>((resolve) => (goOn = resolve));
+      return get.call(store, key);
+    };
+    return store;
+  };
+  const { runner, post, get, journal } = await durableApp(journalFolder(), { maxJobs: 1, openStore });
+  runner.script = [[72, EOS_ID]];
+  await (await post('/execute', { job_id: 'a', prompt: 'Hi', durable: true })).text();
+  await journal.flush();
+  isReading = true;
+  const read = get('/jobs/a');
+  await nextTurn();
+  isReading = false;
+  await (await post('/execute', { job_id: 'b', prompt: 'Hi', durable: true })).text();
+  goOn();
+  assert.is((await read).status, 404);
 });
 
 test('a durable request that waits for its model when the gateway stops is told to try the next one', async () => {

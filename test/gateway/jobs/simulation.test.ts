@@ -13,7 +13,7 @@ const simulation = suite('simulation of calls');
 const seeds = new Seeds(60);
 
 simulation(
-  `no promise about calls is broken by cancels, deletions, parkings, time slices, clients that leave, stops, kills, reloads and long loads at any wait, in ${seeds.seeds.length} seeds`,
+  `no promise about calls is broken by cancels, deletions, parkings, time slices, clients that leave, stops, kills, reloads, long loads and journals that open late at any wait, in ${seeds.seeds.length} seeds`,
   async () => {
     await seeds.run((seed, counts) => new CallSimulation(seed, counts));
     seeds.assertKept();

@@ -218,12 +218,10 @@ test('a job of which a part is damaged is named and forgotten; the others are re
   const [good, cut, headless] = first.unfinished;
   assert.ok(good && cut && headless);
   await first.close();
-  const store = await JournalStore.open(folder);
-  await store.write([
-    { type: 'put', key: `${cut.key}r`, value: Uint8Array.of(1, 2, 3) },
-    { type: 'del', key: `${headless.key}r` },
-  ]);
-  await store.close();
+  const db = new ClassicLevel<string, Uint8Array>(folder, { valueEncoding: 'view' });
+  await db.put(`${cut.key}r`, ((await db.get(`${cut.key}r`)) as Uint8Array).subarray(0, 20));
+  await db.del(`${headless.key}r`);
+  await db.close();
   const damaged: string[] = [];
   const second = await openTestJournal(folder, { onDamaged: (key) => damaged.push(key) });
   assert.equal(damaged, [cut.key, headless.key]);
@@ -231,6 +229,46 @@ test('a job of which a part is damaged is named and forgotten; the others are re
     second.unfinished.map(({ id }) => id),
     ['good'],
   );
+});
+
+test('jobs of a newer version are named, and stay where they are until it comes back', async () => {
+  const folder = journalFolder();
+  const first = await openTestJournal(folder);
+  const aims = { aim: 'unknown' } as Partial<JobRecord>;
+  for (const record of [recordOf('member', aims), recordOf('end'), recordOf('kind'), recordOf('known')])
+    await beginIn(first, record);
+  const { unfinished } = first;
+  await first.close();
+  const store = await JournalStore.open(folder);
+  const [member, end, kind, known] = unfinished.map(({ key }) => key);
+  await store.write([
+    { type: 'put', key: `${end}z`, value: Uint8Array.of(0xc0) },
+    { type: 'put', key: `${kind}a`, value: Uint8Array.of(0xc0) },
+  ]);
+  const keysIn = async (each: JournalStore): Promise<string[]> => {
+    const keys: string[] = [];
+    for await (const { key } of each.range('j/')) keys.push(key);
+    return keys;
+  };
+  const before = await keysIn(store);
+  await store.close();
+  const unknown: string[] = [];
+  const second = await openTestJournal(folder, { onUnknown: (key) => unknown.push(key) });
+  assert.equal(unknown, [member, end, kind]);
+  assert.equal([second.stats.numJobs, second.unfinished.map(({ key }) => key)], [1, [known]]);
+  await beginIn(second, recordOf('end'));
+  await second.close();
+  const after = await JournalStore.open(folder);
+  const left = await keysIn(after);
+  assert.ok(before.every((key) => left.includes(key)));
+  // The newer version reads the end of the first job with this id.
+  await after.write([{ type: 'del', key: `${end}z` }]);
+  await after.close();
+  const damaged: string[] = [];
+  const onDamaged = (key: string) => damaged.push(key);
+  const third = await openTestJournal(folder, { onDamaged, onUnknown: () => {} });
+  assert.equal(damaged, [end], 'another job has its id');
+  assert.is(third.find('', 'end')?.key !== end, true);
 });
 
 test('a value that is not as it was written is seen, and so is a gap between pieces', async () => {

@@ -73,6 +73,25 @@ test('a finish comes after the last token, and an error after all earlier output
   assert.equal(other.heard, [{ firstIndex: 0, tokenIds: [3] }, failure]);
 });
 
+test('whoever does not find the end of an answer whose text ended it has it after the last token', async () => {
+  const log = logOf(1);
+  const logprobs = [3, 4].map((id) => ({ logprob: -id, topIds: [id], topLogprobs: [-id] }));
+  log.append({ firstIndex: 0, tokenIds: [3, 4], logprobs });
+  const finding = readerOf(log, () => finding.handle.cancel());
+  const other = readerOf(log);
+  await nextTurn();
+  log.end({ kind: 'enough' });
+  const late = readerOf(log);
+  await nextTurn();
+  assert.is(finding.heard.length, 1);
+  assert.equal(other.heard, [
+    { firstIndex: 0, tokenIds: [3], logprobs: [logprobs[0]] },
+    { firstIndex: 1, tokenIds: [4], logprobs: [logprobs[1]] },
+    { firstIndex: 2, tokenIds: [], logprobs: [], finish: 'stop_id' },
+  ]);
+  assert.equal(late.heard, other.heard);
+});
+
 test('a paused reader resumes, a cancelled one stops, and others are unaffected', async () => {
   const log = logOf();
   const other = readerOf(log);

@@ -158,6 +158,84 @@ test('what may be wrong is forgotten, and what other runners computed stays', as
   assert.is((await next.load(right)).numBlocks, 2);
 });
 
+test('what may be wrong is not taken back from caches that have read it', async () => {
+  const { keeper, place, save, replace, load, path, end } = await keeping({ numPlaces: 2 });
+  const [saved, unsaved, right] = [textOf(1, 2), textOf(100, 2), textOf(200, 1)];
+  place(0).compute(saved, [0, 1]);
+  await save();
+  place(0).compute(unsaved, [2, 3]);
+  for (const [index, text] of [saved, unsaved].entries()) place(1).compute(text, [2 * index, 2 * index + 1]);
+  place(1).compute(right, [4]);
+  await keeper.handle({ type: 'no_place', pool: POOL, place: 0, isDistrusted: true });
+  await save();
+  for (const id of idsUpTo(5)) place(1).use(id, 1n);
+  await save();
+  assert.is(keeper.figures.numBlocks, 1, 'of the text that nobody else has computed');
+  await replace(0);
+  assert.is((await load([...saved, ...textOf(300, 1)])).numBlocks, 0);
+  await replace(1);
+  for (const text of [saved, unsaved]) assert.is((await load(text)).numBlocks, 0);
+  assert.is((await load(right)).numBlocks, 1);
+  await end();
+  const next = await keeping({ path });
+  for (const text of [saved, unsaved]) assert.is((await next.load(text)).numBlocks, 0);
+});
+
+test('what may be wrong is not given from one cache to another', async () => {
+  const { keeper, place, save, load } = await keeping({ numPlaces: 3 });
+  const text = textOf(1, 2);
+  for (const index of [0, 2]) place(index).compute(text, [0, 1]);
+  place(1).compute(text.slice(0, 8), [0]);
+  await save();
+  place(2).invalidate(0);
+  await save();
+  await keeper.handle({ type: 'no_place', pool: POOL, place: 0, isDistrusted: true });
+  assert.is((await load(text)).numBlocks, 0);
+});
+
+test('what may be wrong is taken from the memory in which runners find it', async () => {
+  const { keeper, place, save, load, staging } = await keeping();
+  const text = textOf(1, 2);
+  place().compute(text, [0, 1]);
+  await save();
+  for (const id of [0, 1]) place().invalidate(id);
+  await save();
+  assert.is((await load(text)).numBlocks, 2);
+  assert.is(staging.taken(text), 2);
+  await keeper.handle({ type: 'no_place', pool: POOL, place: 0, isDistrusted: true });
+  assert.is(staging.taken(text), 0);
+  await keeper.handle({ type: 'place', pool: POOL, place: 0, memory: new FakePlace().memory });
+  assert.is((await load(text)).numBlocks, 0);
+});
+
+test('of a cache that is older than the keeper, all may be wrong that earlier keepers have saved', async () => {
+  const first = await keeping();
+  const text = textOf(1, 2);
+  first.place().compute(text, [0, 1]);
+  await first.save();
+  await first.end();
+  const newer = await keeping({ path: first.path });
+  await newer.keeper.handle({ type: 'no_place', pool: POOL, place: 0, isDistrusted: true });
+  await newer.replace(0);
+  assert.is((await newer.load(text)).numBlocks, 2);
+  const { memory } = new FakePlace();
+  await newer.keeper.handle({ type: 'place', pool: POOL, place: 0, memory, isOlder: true });
+  await newer.keeper.handle({ type: 'no_place', pool: POOL, place: 0, isDistrusted: true });
+  await newer.replace(0);
+  assert.is((await newer.load(text)).numBlocks, 0);
+});
+
+test('where a cache was distrusted while there was no keeper, all may be wrong that earlier keepers have saved', async () => {
+  const first = await keeping();
+  const text = textOf(1, 2);
+  first.place().compute(text, [0, 1]);
+  await first.save();
+  await first.end();
+  const next = await keeping({ path: first.path });
+  await next.keeper.handle({ type: 'distrust' });
+  assert.equal([(await next.load(text)).numBlocks, next.keeper.figures.numDropped], [0, 2]);
+});
+
 test('a cache that says that it is of another model is left alone', async () => {
   const { keeper, place, save, setModel, load } = await keeping();
   place().compute(textOf(1, 2), [0, 1]);
@@ -246,6 +324,28 @@ test('a load that is released while it waits takes nothing', async () => {
   assert.is((await waiting).numBlocks, 0);
   await release(first.number);
   assert.is((await load(texts[1] as number[])).numBlocks, 4, 'all of the room is there for the next one');
+});
+
+test('a load that is released before its turn holds nothing of what other loads have put there', async () => {
+  const { place, save, replace, load, release, clock } = await keeping();
+  const [text, other] = [textOf(1, 4), textOf(100, 4)];
+  place().compute(text, idsUpTo(4));
+  place().compute(other, idsUpTo(4, 4));
+  await save();
+  await replace(0);
+  const first = await load(text);
+  await release(first.number);
+  // What a runner has is not read, but held where it is.
+  place().compute(text.slice(0, 24), idsUpTo(3));
+  await save();
+  const early = load(text);
+  await release(2);
+  assert.is((await early).numBlocks, 0);
+  let isLoaded = false;
+  const last = load(other).finally(() => (isLoaded = true));
+  while (!isLoaded && clock.numTimers === 0) await nextTurn();
+  clock.pass(maxRoomWaitMs);
+  assert.is((await last).numBlocks, 4, 'all of the room is there for the next one');
 });
 
 test('from a block on that is not as it was written, the text is computed again', async () => {

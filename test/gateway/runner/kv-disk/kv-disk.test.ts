@@ -143,6 +143,32 @@ test('the next keeper learns all that the last one knew, later and later if it f
   assert.is(numKeepers(), 14);
 });
 
+test('the next keeper learns that a place was distrusted while there was none, and which places are older than itself', () => {
+  const { disk, clock, keeper, heard, open } = playing();
+  const pool = disk.pool();
+  for (const place of [0, 1]) pool.setPlace(place, placeMemory);
+  open();
+  const older = (): unknown[] =>
+    keeper().heard.flatMap((message) => (message.type === 'place' ? [message.isOlder] : []));
+  assert.equal(older(), [false, false]);
+  pool.dropPlace(0, true);
+  keeper().die();
+  clock.pass(restartMs);
+  assert.equal(heard(), ['open', 'staging', 'place']);
+  assert.equal(older(), [true]);
+  keeper().die();
+  pool.dropPlace(1, true);
+  clock.pass(2 * restartMs);
+  assert.equal(heard(), ['open', 'distrust', 'staging']);
+  keeper().die();
+  clock.pass(4 * restartMs);
+  assert.equal(heard(), ['open', 'distrust', 'staging'], 'the keeper before has not had the file');
+  open();
+  keeper().die();
+  clock.pass(restartMs);
+  assert.equal(heard(), ['open', 'staging']);
+});
+
 test('counters go on over keepers, and what is in the file is what the last one says', () => {
   const { disk, clock, keeper, open } = playing();
   open();
