@@ -48,7 +48,9 @@ void copy_to_host(const Machine& machine, void* to, const void* from, size_t byt
   }
 }
 
-void copy_on_device(Machine& machine, void* to, const void* from, size_t bytes) {
+}  // namespace
+
+void Machine::copy_on_device(void* to, const void* from, size_t bytes) {
   if (!is_allocated(to, bytes) || !is_allocated(from, bytes)) {
     lose_device(cudaErrorIllegalAddress,
                 describe_copy("on the device", bytes) + " uses memory that was freed.");
@@ -56,10 +58,8 @@ void copy_on_device(Machine& machine, void* to, const void* from, size_t bytes) 
   }
   std::memmove(to, from, bytes);
   copy_states(to, from, bytes);
-  if (owner_of(to) != owner_of(from)) machine.num_peer_bytes += bytes;
+  if (owner_of(to) != owner_of(from)) num_peer_bytes += bytes;
 }
-
-}  // namespace
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   return call([&](Machine& machine) {
@@ -114,7 +114,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
       return refuse(cudaErrorInvalidValue,
                     "cudaMemcpyAsync of " + std::to_string(bytes) + " bytes beyond what is allocated");
     if (to_device && from_device) {
-      stream->add([=, &machine] { copy_on_device(machine, to, from, bytes); });
+      stream->add([=, &machine] { machine.copy_on_device(to, from, bytes); });
       return cudaSuccess;
     }
     const bool is_pinned = machine.is_pinned(to_device ? from : to, bytes);
@@ -150,8 +150,8 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
                                                std::to_string(width) + " bytes beyond what is allocated");
     stream->add([=, &machine] {
       for (size_t row = 0; row < height; ++row)
-        copy_on_device(machine, static_cast<std::byte*>(to) + row * to_pitch,
-                       static_cast<const std::byte*>(from) + row * from_pitch, width);
+        machine.copy_on_device(static_cast<std::byte*>(to) + row * to_pitch,
+                               static_cast<const std::byte*>(from) + row * from_pitch, width);
     });
     return cudaSuccess;
   });
