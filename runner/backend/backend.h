@@ -74,6 +74,7 @@ struct BackendOptions {
   uint32_t gpu_device = 0;
   uint32_t num_gpus = 1;
   bool may_use_fewer_gpus = false;  // half as many, and so on, if one of them cannot be used
+  bool gathers_by_nccl = false;     // what several have computed; else they copy it from each other
   bool enforce_eager = false;
   // For a GPU: takes the times of the parts of the start, and makes the backend tell stderr those of
   // captures. Null: nobody asks.
