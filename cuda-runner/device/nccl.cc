@@ -47,9 +47,8 @@ Result<std::unique_ptr<NcclClique>> NcclClique::create(const std::vector<int>& d
   const ncclResult_t result =
       functions.init_all(communicators.data(), static_cast<int>(devices.size()), devices.data());
   if (result != ncclSuccess) {
-    return Error{ExitCode::kNoDevice, "NCCL " + clique->version_name() +
-                                          " cannot connect the GPUs: " + functions.error_string(result) +
-                                          ". NCCL_DEBUG=WARN has it say why."};
+    return Error{ExitCode::kNoDevice, "NCCL " + clique->version_name() + " cannot connect the GPUs: " +
+                                          functions.error_string(result) + "."};
   }
   clique->communicators_ = std::move(communicators);
   return clique;

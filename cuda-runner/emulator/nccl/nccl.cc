@@ -142,7 +142,8 @@ ncclResult_t ncclGetVersion(int* version) {
 }
 
 const char* ncclGetErrorString(ncclResult_t result) {
-  return result == ncclInvalidArgument ? "invalid argument" : "unhandled cuda error";
+  return result == ncclInvalidArgument ? "invalid argument"
+                                       : "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t* made, int num_devices, const int* devices) {
