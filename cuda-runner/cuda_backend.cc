@@ -25,13 +25,16 @@ namespace {
 // numbers of bytes are those of all devices together, as if each took what the largest part takes.
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(std::vector<std::unique_ptr<DeviceRank>> ranks, const BackendOptions& options)
+  // nccl: null if gathers are copies.
+  CudaBackend(std::vector<std::unique_ptr<DeviceRank>> ranks, std::unique_ptr<const NcclClique> nccl,
+              const BackendOptions& options)
       : ranks_(std::move(ranks)),
         compute_device_(devices_of(ranks_), ranks_.front()->stream()),
         kv_type_(options.kv_type),
         start_times_(options.start_times),
         pass_(options.enforce_eager) {
     for_each_rank([&](DeviceRank& rank, uint32_t) { exchange_.add(rank.stream()); });
+    exchange_.use(std::move(nccl));
   }
 
   ComputeDevice& device() override { return compute_device_; }
@@ -114,6 +117,8 @@ class CudaBackend final : public Backend {
     for (const auto& rank : ranks_) largest = std::max<uint64_t>(largest, bytes_of(std::as_const(*rank)));
     return largest * ranks_.size();
   }
+  // Floats of a piece of memory that holds a share of any gather by NCCL; 0 without NCCL.
+  size_t piece_floats(const DecoderSpec& spec, const DecoderWidths& widths, uint32_t max_rows) const;
   // Gives all ranks the columns that each has of a dimension, in columns of `width`. own: these alone, or the
   // same as all.
   void gather(RowRange Shard::*dimension, uint32_t width, uint32_t count, DeviceColumns (DeviceRank::*own)(),
@@ -156,7 +161,21 @@ Result<StepMemory> CudaBackend::step_memory(const DecoderSpec& spec, const StepL
     return times_largest(
         [&](const DeviceRank& rank) { return rank.step_memory(spec, *widths, limits, shape).*bytes; });
   };
-  return StepMemory{part(&StepMemory::rows), part(&StepMemory::attention), part(&StepMemory::logits)};
+  const uint64_t pieces = exchange_.pieces_bytes(piece_floats(spec, *widths, limits.max_rows));
+  return StepMemory{part(&StepMemory::rows) + ranks_.size() * pieces, part(&StepMemory::attention),
+                    part(&StepMemory::logits)};
+}
+
+size_t CudaBackend::piece_floats(const DecoderSpec& spec, const DecoderWidths& widths,
+                                 uint32_t max_rows) const {
+  if (!exchange_.uses_nccl()) return 0;
+  const auto widest = [&](RowRange Shard::*dimension, uint32_t width) {
+    return size_t{std::ranges::max(plan_.columns_of(dimension, width), {}, &RowRange::count).count};
+  };
+  // Keys have no more heads than queries.
+  return max_rows *
+         std::max({widest(&Shard::heads, spec.layers.front().attention.head_dim), widest(&Shard::hidden, 1),
+                   widest(&Shard::gated, 1) * std::max(widths.experts.num_used, 1u)});
 }
 
 // --- while loading
@@ -216,8 +235,11 @@ Result<void> CudaBackend::prepare(const DecoderSpec& spec, const StepLimits& lim
   end_part("weights", waited);
   for_each_rank([&](DeviceRank& rank, uint32_t) { rank.load_kernels(spec); });
   end_part("kernels");
-  const auto prepared =
-      try_each_rank([&](DeviceRank& rank, uint32_t) { return rank.prepare(spec, *widths, limits); });
+  const size_t piece = piece_floats(spec, *widths, max_rows_);
+  const auto prepared = try_each_rank([&](DeviceRank& rank, uint32_t number) {
+    const Result<void> allocated = exchange_.allocate_pieces(number, piece);
+    return allocated.ok() ? rank.prepare(spec, *widths, limits) : allocated;
+  });
   if (prepared.ok()) end_part("memory of a step");
   return prepared;
 }
@@ -371,6 +393,11 @@ std::vector<float> CudaBackend::read_states(const NormSpec& norm, std::span<cons
 }  // namespace
 
 Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options) {
+  if (options.gathers_by_nccl && options.num_gpus == 1) {
+    return Error{ExitCode::kUsage,
+                 "--all-gather-backend nccl has no effect with one GPU: leave it out, or raise "
+                 "--tensor-parallel-size."};
+  }
   const uint32_t num_threads = options.num_threads == 0 ? usable_cores() : options.num_threads;
   std::vector<std::unique_ptr<DeviceRank>> ranks;
   for (uint32_t number = 0; number < options.num_gpus; ++number) {
@@ -401,7 +428,16 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options
     }
   }
   if (options.start_times != nullptr) options.start_times->end("pinned memory");
-  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(std::move(ranks), options));
+  std::unique_ptr<const NcclClique> nccl;
+  if (options.gathers_by_nccl && ranks.size() > 1) {
+    std::vector<int> numbers;
+    for (const auto& rank : ranks) numbers.push_back(rank->device().number());
+    Result<std::unique_ptr<NcclClique>> clique = NcclClique::create(numbers);
+    if (!clique) return clique.error();
+    nccl = *std::move(clique);
+    if (options.start_times != nullptr) options.start_times->end("NCCL", nccl->version_name());
+  }
+  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(std::move(ranks), std::move(nccl), options));
 }
 
 }  // namespace runnel

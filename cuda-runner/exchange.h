@@ -6,15 +6,20 @@
 // What a device has given must not be written again before the others have read it. They have when the device
 // meets them the next time: each exchange begins with a meeting, and nothing is given in two exchanges that
 // follow each other.
+//
+// With NCCL gathers are its all-gathers, which are meetings too: a device goes on when it has what all others
+// give, so they have begun, and have done all that came before. What it gives has then been read.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "cuda-runner/device/device_buffer.h"
 #include "cuda-runner/device/event.h"
+#include "cuda-runner/device/nccl.h"
 #include "cuda-runner/device/stream.h"
 #include "runner/ranks/shard_plan.h"
 
@@ -24,9 +29,10 @@ namespace runnel {
 struct DeviceColumns {
   DeviceBuffer<float>* rows;  // (rows, stride)
   uint32_t stride;
-  uint32_t first;
+  size_t first;
 
   DeviceColumns from(uint32_t column) const { return {rows, stride, first + column}; }
+  float* data() const { return rows->data() + first; }
   bool operator==(const DeviceColumns&) const = default;
 };
 
@@ -34,6 +40,14 @@ class Exchange {
  public:
   // Adds a rank, whose device must be current. The stream must outlive this.
   void add(Stream& stream) { ranks_.emplace_back(&stream); }
+  // Has gather() use NCCL.
+  void use(std::unique_ptr<const NcclClique> nccl) { nccl_ = std::move(nccl); }
+  bool uses_nccl() const { return nccl_ != nullptr; }
+  // With NCCL: allocates a rank's memory for pieces of so many floats, of which it has one for each rank. Its
+  // device must be current. Fails with kSystem.
+  Result<void> allocate_pieces(uint32_t rank, size_t piece);
+  // Bytes of the memory of a rank that this takes.
+  uint64_t pieces_bytes(size_t piece) const { return device_bytes(ranks_.size() * piece, sizeof(float)); }
 
   // What is given to any stream from now on waits for what was given to any of them before.
   void meet();
@@ -45,7 +59,8 @@ class Exchange {
   void copy(uint32_t to_rank, const DeviceColumns& to, const DeviceColumns& from, uint32_t width,
             uint32_t num_rows);
   // Gives each rank the columns of all. shares: the columns that each rank has. own: where it has them; all:
-  // where it gets them; the two may be the same memory.
+  // where it gets them; the two may be the same memory. With NCCL, the largest share of all rows must fit
+  // into a piece.
   void gather(std::span<const RowRange> shares, uint32_t num_rows,
               const std::function<DeviceColumns(uint32_t rank)>& own,
               const std::function<DeviceColumns(uint32_t rank)>& all);
@@ -55,10 +70,15 @@ class Exchange {
     explicit Rank(Stream* of) : stream(of) {}
     Stream* stream;
     Event reached;
+    DeviceBuffer<float> pieces;
   };
   void wait(Rank& rank, Rank& other);
+  void gather_by_nccl(std::span<const RowRange> shares, uint32_t num_rows,
+                      const std::function<DeviceColumns(uint32_t rank)>& own,
+                      const std::function<DeviceColumns(uint32_t rank)>& all);
 
   std::vector<Rank> ranks_;
+  std::unique_ptr<const NcclClique> nccl_;  // null: gathers are copies
 };
 
 }  // namespace runnel

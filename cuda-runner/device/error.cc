@@ -25,19 +25,22 @@ std::string describe(cudaError_t error) {
 }
 
 void expect_success(cudaError_t error, const char* doing) {
-  if (error == cudaSuccess) [[likely]]
-    return;
+  if (error != cudaSuccess) [[unlikely]]
+    fail_call(describe(error), doing);
+}
+
+void fail_call(const std::string& description, const char* doing) {
   if (is_device_lost()) {
     std::fprintf(
         stderr,
         "The GPU no longer answers this process. This was noticed while %s: %s. Start the runner again.\n",
-        doing, describe(error).c_str());
+        doing, description.c_str());
     // Exits without destructors: they would call the device again and delay the end, for which the gateway
     // waits.
     _exit(static_cast<int>(ExitCode::kDeviceLost));
   }
   std::fprintf(stderr, "A CUDA call failed while %s: %s. This is an error in Runnel.\n", doing,
-               describe(error).c_str());
+               description.c_str());
   std::abort();
 }
 

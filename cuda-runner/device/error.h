@@ -16,5 +16,7 @@ std::string describe(cudaError_t error);
 // If the device is lost, prints a sentence and exits with kDeviceLost at once, so that nothing computed is
 // sent. Any other error is a mistake of this program: prints a sentence and aborts.
 void expect_success(cudaError_t error, const char* doing);
+// The same for a call of another library that has failed.
+[[noreturn]] void fail_call(const std::string& description, const char* doing);
 
 }  // namespace runnel

@@ -75,6 +75,8 @@ struct Machine {
   // was one.
   bool breaks_capture();
   bool is_pinned(const void* memory, size_t bytes) const;
+  // Copies on one device or between two, for work of a stream.
+  void copy_on_device(void* to, const void* from, size_t bytes);
   OneDevice& current() { return devices[static_cast<size_t>(current_device)]; }
 
   Settings settings;

@@ -49,7 +49,9 @@ void copy_to_host(const Machine& machine, void* to, const void* from, size_t byt
   }
 }
 
-void copy_on_device(Machine& machine, void* to, const void* from, size_t bytes) {
+}  // namespace
+
+void Machine::copy_on_device(void* to, const void* from, size_t bytes) {
   if (!is_allocated(to, bytes) || !is_allocated(from, bytes)) {
     lose_device(cudaErrorIllegalAddress,
                 describe_copy("on the device", bytes) + " uses memory that was freed.");
@@ -57,10 +59,8 @@ void copy_on_device(Machine& machine, void* to, const void* from, size_t bytes) 
   }
   std::memmove(to, from, bytes);
   copy_states(to, from, bytes);
-  if (owner_of(to) != owner_of(from)) machine.num_peer_bytes += bytes;
+  if (owner_of(to) != owner_of(from)) num_peer_bytes += bytes;
 }
-
-}  // namespace
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   return call([&](Machine& machine) {
@@ -115,7 +115,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
       return refuse(cudaErrorInvalidValue,
                     "cudaMemcpyAsync of " + std::to_string(bytes) + " bytes beyond what is allocated");
     if (to_device && from_device) {
-      stream->add([=, &machine] { copy_on_device(machine, to, from, bytes); });
+      stream->add([=, &machine] { machine.copy_on_device(to, from, bytes); });
       return cudaSuccess;
     }
     const bool is_pinned = machine.is_pinned(to_device ? from : to, bytes);
@@ -157,7 +157,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
         if (is_pinned) {
           copy_to_device(machine, to_row, from_row, width);
         } else {
-          copy_on_device(machine, to_row, from_row, width);
+          machine.copy_on_device(to_row, from_row, width);
         }
       }
     });

@@ -25,6 +25,7 @@ struct Mark {
 };
 
 struct Graph;
+class Collective;
 
 }  // namespace runnel::emulator
 
@@ -45,6 +46,7 @@ struct CUstream_st {
 
  private:
   std::deque<Operation> queue_;
+  bool is_running_ = false;
 };
 
 namespace runnel::emulator {
@@ -56,8 +58,8 @@ struct Graph {
     size_t lane;
     size_t num_nodes;
   };
-  // Work, or what the nodes behind it wait for.
-  using Node = std::variant<CUstream_st::Operation, Point>;
+  // Work, or what the nodes behind it wait for, or work of several lanes together.
+  using Node = std::variant<CUstream_st::Operation, Point, std::shared_ptr<Collective>>;
   using Lane = std::vector<Node>;
 
   std::vector<Lane> lanes = std::vector<Lane>(1);
@@ -67,8 +69,16 @@ struct Graph {
   Point end_of(size_t lane) const { return {lane, lanes[lane].size()}; }
   // Whether the first lane waits for the ends of all others.
   bool is_joined() const;
+  bool has_collective_of(const void* owner) const;
   // Runs the lanes in an order that the seed decides.
   void run(uint64_t order_seed) const;
+
+ private:
+  // The lanes whose next node is that of this one, if it can run: the lane itself, or those of a collective.
+  std::vector<size_t> ready_with(size_t lane, const std::vector<size_t>& num_done) const;
+  const Node* next_of(size_t lane, const std::vector<size_t>& num_done) const {
+    return num_done[lane] < lanes[lane].size() ? &lanes[lane][num_done[lane]] : nullptr;
+  }
 };
 
 }  // namespace runnel::emulator

@@ -34,6 +34,7 @@ export const PASSED_ON_TO_CPU = [
 export const PASSED_ON_TO_CUDA = [
   'gpu-device',
   'tensor-parallel-size',
+  'all-gather-backend',
   'enforce-eager',
   'gpu-memory-utilization',
 ] as const satisfies (keyof RunnerConfig)[];
@@ -69,6 +70,7 @@ export function runnerCommand(
   } else {
     pass('gpu-device');
     pass('tensor-parallel-size');
+    pass('all-gather-backend');
     pass('gpu-memory-utilization');
     if (config['enforce-eager'] === 'on') args.push('--enforce-eager');
     args.push('--start-times');

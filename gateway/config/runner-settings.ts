@@ -89,6 +89,11 @@ export const runnerSettings = {
       .help(
         'GPUs of each runner, or processes of a CPU runner, which compute the model together, each with a part of every matrix',
       ),
+    'all-gather-backend': oneOf(['copies', 'nccl'])
+      .optional('copies')
+      .help(
+        'How the GPUs of --tensor-parallel-size exchange results; copies: each copies those of the others; nccl: the all-gather of NCCL, whose library libnccl.so.2 must be installed',
+      ),
   }),
   ...inGroup('Model', {
     'max-model-len': whole(2, RUNNER_LIMITS.maxModelLen)
@@ -197,6 +202,9 @@ export function runnerFaults(config: RunnerConfig, sourceOf: SourceOf<keyof Runn
     faults.push(
       `${mixedRows} has no effect when ${sourceOf('mixed-batches')} is off: leave one of them out.`,
     );
+  const gathers = sourceOf('all-gather-backend');
+  if (gathers !== undefined && (config['tensor-parallel-size'] ?? 1) === 1)
+    faults.push(`${gathers} has no effect with one GPU: leave it out, or add --tensor-parallel-size.`);
   const limit = sourceOf('record-max-bytes');
   if (limit !== undefined && config.record === undefined)
     faults.push(`${limit} has no effect without --record: leave it out, or add --record.`);
@@ -241,6 +249,6 @@ export function backendFaults(
  */
 export const UNKNOWN_TO = {
   auto: [],
-  cpu: ['gpu-device', 'enforce-eager', 'gpu-memory-utilization'],
+  cpu: ['gpu-device', 'enforce-eager', 'gpu-memory-utilization', 'all-gather-backend'],
   cuda: ['threads', 'numa', 'isa', 'memory-bytes', 'keep-kv'],
 } as const satisfies Record<(typeof BACKENDS)[number], readonly (keyof RunnerConfig)[]>;

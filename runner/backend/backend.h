@@ -78,6 +78,7 @@ struct BackendOptions {
   bool may_use_fewer_gpus = false;  // half as many, and so on, if one of them cannot be used
   // With may_use_fewer_gpus: whether so many can compute the model. Null: any number can.
   std::function<bool(uint32_t num_gpus)> can_share = nullptr;
+  bool gathers_by_nccl = false;  // what several have computed; else they copy it from each other
   bool enforce_eager = false;
   // For a GPU: takes the times of the parts of the start, and makes the backend tell stderr those of
   // captures. Null: nobody asks.

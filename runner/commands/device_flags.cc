@@ -124,6 +124,16 @@ void add_gpu_flags(CLI::App& command, EngineFlags& flags) {
                 "Compute with half as many GPUs, and so on, if one of --tensor-parallel-size cannot be used")
       ->group(kDevices);
   command
+      .add_option_function<std::string>(
+          "--all-gather-backend",
+          [&flags](const std::string& name) { flags.gathers_by_nccl = name == "nccl"; },
+          "How the GPUs of --tensor-parallel-size exchange results; copies: each copies those of the others; "
+          "nccl: the all-gather of NCCL, whose library libnccl.so.2 must be installed")
+      ->type_name("copies|nccl")
+      ->check(CLI::IsMember({"copies", "nccl"}))
+      ->default_str("copies")
+      ->group(kDevices);
+  command
       .add_flag_callback(
           "--start-times", [&flags] { flags.start_times = std::make_shared<StartTimes>(); },
           "Print to stderr how long each part of the start took, and each capture of a graph")

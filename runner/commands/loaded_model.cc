@@ -177,6 +177,7 @@ BackendOptions EngineFlags::backend_options() const {
           .gpu_device = gpu_device,
           .num_gpus = ranks_are_gpus ? num_ranks : 1,
           .may_use_fewer_gpus = fewer_gpus,
+          .gathers_by_nccl = gathers_by_nccl,
           .enforce_eager = enforce_eager,
           .start_times = start_times};
 }

@@ -73,6 +73,7 @@ struct EngineFlags {
   uint32_t num_ranks = 1;
   bool ranks_are_gpus = false;
   bool fewer_gpus = false;                     // see BackendOptions::may_use_fewer_gpus
+  bool gathers_by_nccl = false;                // see BackendOptions
   std::shared_ptr<RankGroup> ranks = nullptr;  // by start_ranks(); null with one process
   KvType kv_cache_type = KvType::kF16;
   // Descriptor of memory for the KV cache that outlives this process; -1: the cache is the process's own.

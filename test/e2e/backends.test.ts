@@ -201,12 +201,14 @@ test('two runners on one device have equal parts of it; one is killed, and its s
   });
 });
 
-test('two devices compute a model; one is gone after a kill, and the streams go on by the other alone', async () => {
+test('two devices compute a model and gather by NCCL; one is gone after a kill, and the streams go on by the other alone', async () => {
   await world(true, async (it) => {
     it.runners.setNumDevices(2);
-    await served(it, [...cuda, '--tensor-parallel-size', '2'], async (gateway) => {
+    const flags = [...cuda, '--tensor-parallel-size', '2', '--all-gather-backend', 'nccl'];
+    await served(it, flags, async (gateway) => {
       const { runner } = await gateway.healthWhere(({ runner }) => runner.state === 'ready', 'The runner');
       assert.match(gateway.log, '2 times emulated GPU');
+      assert.match(gateway.log, /NCCL [0-9.]+ \(/);
       const marks = [1, 2, 3].map((first) => answer(gateway, it.model, first, LONG));
       await gateway.healthWhere(({ runner }) => runner.open_requests === 3, 'All streams');
       // A later request has all its tokens, so the streams have some.

@@ -20,6 +20,7 @@ struct Sizes {
   bool has_portable_kernels = false;
   bool has_graphs = false;
   uint32_t num_devices = 1;  // on which a model can be computed together
+  bool has_nccl = false;     // which they can gather by
 };
 
 struct Arrival {

@@ -153,6 +153,7 @@ void Crowd::take(const NewToken& token, bool is_replayed) {
   if (runner_->setting.flags.isa == "portable") events_.add(Event::kPortable);
   if (runner_->setting.flags.enforce_eager) events_.add(Event::kEager);
   if (runner_->setting.flags.num_ranks > 1) events_.add(Event::kDevices);
+  if (runner_->setting.flags.gathers_by_nccl) events_.add(Event::kNccl);
   if (is_replayed) events_.add(Event::kReplayed);
   CHECK(token.logprobs.has_value() == member.request.has_top_logprobs());
 }

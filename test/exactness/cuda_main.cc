@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cuda-runner/cuda_backend.h"
+#include "cuda-runner/device/nccl.h"
 #include "test/exactness/program.h"
 
 // No interface says whether a graph computed a step. So these two calls of the runtime are intercepted by the
@@ -12,6 +13,15 @@
 namespace {
 bool is_new = false;  // the last graph was not launched yet; a new graph is launched at once
 uint64_t num_graph_replays = 0;
+
+// Whether devices can gather by NCCL. Emulated ones always can; else the library may not be installed.
+bool has_nccl(uint32_t num_devices) {
+#if defined(RUNNEL_CUDA_EMULATOR)
+  return num_devices > 1;
+#else
+  return num_devices > 1 && runnel::NcclClique::create({0, 1}).ok();
+#endif
+}
 }  // namespace
 
 extern "C" {
@@ -42,12 +52,14 @@ int main(int argc, char** argv) {
                                           .max_answer_tokens = 20,
                                           .max_neighbours = 5,
                                           .has_graphs = true,
-                                          .num_devices = num_shared},
+                                          .num_devices = num_shared,
+                                          .has_nccl = has_nccl(num_shared)},
                                  .real = {.max_prompt_tokens = 48,
                                           .max_answer_tokens = 32,
                                           .max_neighbours = 5,
                                           .has_graphs = true,
-                                          .num_devices = num_shared},
+                                          .num_devices = num_shared,
+                                          .has_nccl = has_nccl(num_shared)},
                                  .make = make_cuda_backend,
                                  .num_graph_replays = [] { return num_graph_replays; }});
 }

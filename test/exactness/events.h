@@ -24,6 +24,7 @@ enum class Event : size_t {
   kEager,     // ... in a runner without graphs
   kReplayed,  // ... in a step computed by a graph that had been launched before
   kDevices,   // ... by several devices together
+  kNccl,      // ... which gathered by NCCL
   kLogprobs,  // it asked for log-probabilities
   kDrafts,    // a draft of its tokens was drawn, so that a step gave it several tokens
   kRejected,  // a draft of its tokens was not drawn, so that a step computed useless rows
@@ -33,10 +34,10 @@ enum class Event : size_t {
 
 constexpr size_t kNumEvents = static_cast<size_t>(Event::kCount);
 constexpr std::array<const char*, kNumEvents> kEventNames = {
-    "in company",         "prompt split",     "mixed step",      "prefix hit",     "preempted",
-    "paused and resumed", "cancels near it",  "killed",          "killed twice",   "several threads",
-    "several nodes",      "portable kernels", "without graphs",  "graph replayed", "several devices",
-    "logprobs asked",     "drafts drawn",     "drafts rejected", "vectors near it"};
+    "in company",         "prompt split",     "mixed step",     "prefix hit",      "preempted",
+    "paused and resumed", "cancels near it",  "killed",         "killed twice",    "several threads",
+    "several nodes",      "portable kernels", "without graphs", "graph replayed",  "several devices",
+    "gathered by NCCL",   "logprobs asked",   "drafts drawn",   "drafts rejected", "vectors near it"};
 
 class Events {
  public:

@@ -128,6 +128,8 @@ class Exactness {
         return sizes_.has_graphs;
       case Event::kDevices:
         return sizes_.num_devices > 1;
+      case Event::kNccl:
+        return sizes_.has_nccl;
       default:
         return true;
     }

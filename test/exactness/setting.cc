@@ -21,8 +21,10 @@ Setting random_setting(Random& random, const Subject& subject, const Sizes& size
   }
   flags.enforce_eager = sizes.has_graphs && random.one_in(3);
   flags.ranks_are_gpus = sizes.has_graphs;
-  if (sizes.num_devices > 1 && subject.is_divisible() && random.one_in(3))
+  if (sizes.num_devices > 1 && subject.is_divisible() && random.one_in(3)) {
     flags.num_ranks = sizes.num_devices;
+    flags.gathers_by_nccl = sizes.has_nccl && random.one_in(2);
+  }
   flags.max_num_seqs = random.one_in(8) ? 1 : random.between(2, 8);
   flags.max_num_batched_tokens =
       random.one_in(8) ? random.between(1, 8) : random.between(8, max_model_len + 8);

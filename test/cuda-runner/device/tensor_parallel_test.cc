@@ -12,6 +12,7 @@
 #include "cuda-runner/cuda_backend.h"
 #include "cuda-runner/emulator/machine.h"
 #include "runner/commands/inspect.h"
+#include "runner/commands/memory_plan.h"
 #include "test/fixtures/golden_models.h"
 #include "test/fixtures/temporary_folder.h"
 
@@ -24,6 +25,11 @@ EngineFlags gpu_flags_for(const std::string& path) {
   EngineFlags flags;
   flags.set_gpu_defaults();
   return small_flags_for(path, flags);
+}
+
+EngineFlags by_nccl(EngineFlags flags) {
+  flags.gathers_by_nccl = true;
+  return flags;
 }
 
 // A machine with emulated GPUs, until the end of a test.
@@ -80,7 +86,9 @@ TEST_CASE("tensor parallel: each architecture has the CPU's logits on two GPUs")
       CAPTURE(path);
       EngineFlags flags = gpu_flags_for(path);
       flags.max_model_len = model.max_positions;
-      CHECK(same_bits(gpu_logits(flags, 2, ids), cpu_logits(flags, ids)));
+      const Logits expected = cpu_logits(flags, ids);
+      CHECK(same_bits(gpu_logits(flags, 2, ids), expected));
+      CHECK(same_bits(gpu_logits(by_nccl(flags), 2, ids), expected));
     }
   }
 }
@@ -125,8 +133,16 @@ TEST_CASE("tensor parallel: each type of weights has the CPU's logits on any num
     for (const uint32_t num_gpus : {2u, 3u, 4u, 8u}) {
       CAPTURE(num_gpus);
       CHECK(same_bits(gpu_logits(flags, num_gpus, ids), expected));
+      CHECK(same_bits(gpu_logits(by_nccl(flags), num_gpus, ids), expected));
     }
   }
+}
+
+TEST_CASE("tensor parallel: keys of heads that several GPUs have are gathered in their places") {
+  const EngineFlags flags = gpu_flags_for(golden_model_path("olmo2-q8_0.gguf"));
+  const std::vector<uint32_t> ids = count_from(3, 8);  // the last one alone
+  const Logits expected = cpu_logits(flags, ids);
+  for (const EngineFlags& any : {flags, by_nccl(flags)}) CHECK(same_bits(gpu_logits(any, 4, ids), expected));
 }
 
 TEST_CASE("tensor parallel: requests in company have the same tokens on any number of GPUs") {
@@ -138,10 +154,15 @@ TEST_CASE("tensor parallel: requests in company have the same tokens on any numb
     CAPTURE(path);
     EngineFlags flags = gpu_flags_for(path);
     const auto expected = with_gpus(flags, 1, answers_of);
-    CHECK(with_gpus(flags, 2, answers_of) == expected);
-    if (path == llama.path()) CHECK(with_gpus(flags, 4, answers_of) == expected);
-    flags.enforce_eager = true;
-    CHECK(with_gpus(flags, 2, answers_of) == expected);
+    for (const bool is_eager : {false, true}) {
+      flags.enforce_eager = is_eager;
+      for (const EngineFlags& any : {flags, by_nccl(flags)}) {
+        CAPTURE(any.gathers_by_nccl);
+        if (is_eager && any.gathers_by_nccl && path != llama.path()) continue;
+        CHECK(with_gpus(any, 2, answers_of) == expected);
+        if (path == llama.path() && !is_eager) CHECK(with_gpus(any, 4, answers_of) == expected);
+      }
+    }
   }
 }
 
@@ -171,8 +192,30 @@ TEST_CASE("tensor parallel: what GPUs copy from each other is what docs/performa
     const uint64_t of_layer = (2 * model.hidden + model.hidden + model.ffn) * (num_gpus - 1);
     const uint64_t of_embedding = model.hidden * num_gpus * (num_gpus - 1);
     const uint64_t of_logits = model.vocab - (model.vocab + num_gpus - 1) / num_gpus;
-    CHECK(with_gpus(gpu_flags_for(file.path()), num_gpus, copied) ==
-          sizeof(float) * (model.num_layers * of_layer + of_embedding + of_logits));
+    const EngineFlags flags = gpu_flags_for(file.path());
+    for (const EngineFlags& any : {flags, by_nccl(flags)}) {
+      CHECK(with_gpus(any, num_gpus, copied) ==
+            sizeof(float) * (model.num_layers * of_layer + of_embedding + of_logits));
+    }
+  }
+}
+
+TEST_CASE("tensor parallel: the plan of memory has the pieces that NCCL gathers") {
+  const TemporaryFile experts(wide_qwen3moe().bytes());
+  for (const std::string& path : {experts.path(), golden_model_path("gemma2-q8_0.gguf")}) {
+    CAPTURE(path);
+    // What the GPUs have left, and what the plan says that a step takes of them.
+    const auto left_and_planned = [](const LoadedModel& loaded) {
+      const auto counted = count_weights(loaded.file, loaded.model->config(), *loaded.backend);
+      const Result<StepMemory> memory = loaded.backend->step_memory(
+          counted->spec, {.max_rows = 32, .max_head_rows = 8}, {1, 2, 16, 8, 4, 4, 64});
+      return std::pair(loaded.backend->device().free_memory_bytes(), memory->rows);
+    };
+    const EngineFlags flags = gpu_flags_for(path);
+    const auto [left, planned] = with_gpus(flags, 2, left_and_planned);
+    const auto [left_with_nccl, planned_with_nccl] = with_gpus(by_nccl(flags), 2, left_and_planned);
+    CHECK(planned_with_nccl > planned);
+    CHECK(planned_with_nccl - planned == left - left_with_nccl);
   }
 }
 
@@ -220,11 +263,13 @@ TEST_CASE("tensor parallel: where a GPU is gone, half as many compute the same t
   const auto expected = with_gpus(flags, 1, answers_of);
   flags.fewer_gpus = true;
   for (const uint32_t num_left : {1u, 3u}) {
-    const Gpus gpus(num_left);
-    const Result<LoadedModel> loaded = load_on_gpus(flags, 4);
-    if (!loaded.ok()) FAIL(loaded.error().message);
-    CHECK(answers_of(*loaded) == expected);
-    CHECK((loaded->backend->device().name().find("2 times") != std::string::npos) == (num_left == 3));
+    for (const EngineFlags& any : {flags, by_nccl(flags)}) {
+      const Gpus gpus(num_left);
+      const Result<LoadedModel> loaded = load_on_gpus(any, 4);
+      if (!loaded.ok()) FAIL(loaded.error().message);
+      CHECK(answers_of(*loaded) == expected);
+      CHECK((loaded->backend->device().name().find("2 times") != std::string::npos) == (num_left == 3));
+    }
   }
 }
 
@@ -251,6 +296,10 @@ TEST_CASE("tensor parallel: a GPU that is not there is named, and what cannot be
   const Result<LoadedModel> odd = load_on_gpus(flags, 3);  // of 2 KV heads
   REQUIRE_FALSE(odd.ok());
   CHECK(odd.error().exit_code == ExitCode::kUsage);
+  const Result<LoadedModel> alone = load_on_gpus(by_nccl(flags), 1);
+  REQUIRE_FALSE(alone.ok());
+  CHECK(alone.error().exit_code == ExitCode::kUsage);
+  CHECK(alone.error().message.starts_with("--all-gather-backend nccl has no effect with one GPU: "));
 }
 
 }  // namespace runnel

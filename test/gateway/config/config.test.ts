@@ -98,6 +98,7 @@ test('the printed configuration reads back as the same', () => {
     ['--model', 'm', '--backend', 'cpu', '--gpu-device=-1'],
     ['--model', 'm', '--gpu-device', 'cpu', '--num-kvcache-blocks', '7'],
     ['--model', 'm', '--gpu-memory-utilization', '0.5', '--tensor-parallel-size', '1'],
+    ['--model', 'm', '--tensor-parallel-size', '2', '--all-gather-backend', 'nccl'],
     ['--model', 'm', '--max-tokens-in', '7', '--max-tokens-out', '9'],
     ['--model', 'm', '--backend', 'cpu', '--isa', 'avx2', '--activations', 'f32'],
     ['--model', 'm', '--numa', 'off'],

@@ -125,6 +125,9 @@ TEST_CASE("a runner accepts or refuses by name the flags of other servers") {
     CHECK(status(with("--tensor-parallel-size", "17")) == 64);
   }
   CHECK(gpu_status_of(with("--tensor-parallel-size", "2", "--fewer-gpus")) == ready);
+  CHECK(gpu_status_of(with("--tensor-parallel-size", "2", "--all-gather-backend", "nccl")) == ready);
+  CHECK(gpu_status_of(with("--tensor-parallel-size", "2", "--all-gather-backend", "mpi")) == 64);
+  CHECK(cpu_status_of(with("--tensor-parallel-size", "2", "--all-gather-backend", "copies")) == 64);
   CHECK(status_of({"checkpoint", "--model", "m", "--tokens", "1", "--out", "folder", "--tensor-parallel-size",
                    "2"}) == 64);
   CHECK(gpu_status_of(with("--gpu-memory-utilization", "0.9")) == ready);
