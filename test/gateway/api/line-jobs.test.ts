@@ -33,7 +33,14 @@ test('a batch ends, although the disk does not let the job of its line be forgot
   };
   await writer.write(Buffer.from(`${JSON.stringify(line)}\n`));
   await writer.keep();
-  const batch = { ...owner, id: 'batch_a', cacheSalt: '', inputFileId: 'file-a', metadata: null, window: '24h' as const };
+  const batch = {
+    ...owner,
+    id: 'batch_a',
+    cacheSalt: '',
+    inputFileId: 'file-a',
+    metadata: null,
+    window: '24h' as const,
+  };
   const { remove } = JournalStore.prototype;
   JournalStore.prototype.remove = async () => {
     throw new Error('No space left on device.');
