@@ -8,12 +8,12 @@ import { argumentsSchema } from './schema-grammar.ts';
 /** Tools that an answer may call, and whether it must call one, in the forms that all APIs share (docs/tools.md). */
 
 const MAX_TOOLS = 128;
-const TOOL_NAME = new RegExp(`^[a-zA-Z0-9_-]{1,${maxToolNameUnits}}$`);
+const TOOL_NAME = /^[a-zA-Z0-9_-]+$/;
 const NAME_RULE = `must have 1 to ${maxToolNameUnits} characters, each a letter, digit, underscore or hyphen`;
 const NO_OBJECT = 'must describe an object: the arguments of a function have names';
 
 export const toolName = z.string().superRefine((name, ctx) => {
-  if (!TOOL_NAME.test(name)) violated(ctx, 'name', NAME_RULE);
+  if (name.length > maxToolNameUnits || !TOOL_NAME.test(name)) violated(ctx, 'name', NAME_RULE);
 });
 
 /** The JSON Schema of a tool's arguments, as it was sent. */

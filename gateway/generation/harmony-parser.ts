@@ -129,7 +129,7 @@ export class HarmonyParser implements ThoughtParser {
   }
 }
 
-const FUNCTION = new RegExp(`^functions\\.([\\w-]{1,${maxToolNameUnits}})$`);
+const FUNCTION = /^functions\.([\w-]+)$/;
 
 /** What the header of a message says. The prompt has begun the header of the first message, so it may lack its role. */
 function messageOf(header: string): { readonly kind: Kind; readonly name?: string | undefined } {
@@ -140,6 +140,6 @@ function messageOf(header: string): { readonly kind: Kind; readonly name?: strin
   const [, to] = /\sto=(\S+)/.exec(speaker) ?? /\sto=(\S+)/.exec(named) ?? [];
   // A type of the content may follow the channel.
   if (to === undefined) return { kind: KINDS.get(/^\s*(\S*)/.exec(named)?.[1] ?? '') ?? 'other' };
-  const [, name] = FUNCTION.exec(to) ?? [];
-  return { kind: name === undefined ? 'other' : 'call', name };
+  const [, name = ''] = FUNCTION.exec(to) ?? [];
+  return name === '' || name.length > maxToolNameUnits ? { kind: 'other' } : { kind: 'call', name };
 }

@@ -88,7 +88,7 @@ test('continues a conversation with the returned message and its extra fields', 
   assert.ok(data.choices[0]?.message.content);
   assert.is(
     response.headers.get('x-runnel-ignored'),
-    'user, store, prediction, messages.name, messages.annotations',
+    'user, store, service_tier, prediction, messages.name, messages.annotations',
   );
 });
 

@@ -8,7 +8,7 @@ import { completions } from '../../../gateway/api/openai/completion-request.ts';
 import { embeddingBody } from '../../../gateway/api/openai/embeddings.ts';
 import { chatIgnored, completionIgnored, embeddingIgnored } from '../../../gateway/api/openai/fields.ts';
 import { rerankBody, rerankIgnored } from '../../../gateway/api/rerank/rerank.ts';
-import { scoreBody } from '../../../gateway/api/rerank/score.ts';
+import { scoreBody, scoreIgnored } from '../../../gateway/api/rerank/score.ts';
 import { responsesBody, responsesIgnored } from '../../../gateway/api/responses/request.ts';
 import { encodeToRunner } from '../../../gateway/runner/protocol/to-runner.ts';
 import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
@@ -74,9 +74,12 @@ const OF_THINKING = [
 const OF_JOURNAL = ['durable', 'background'];
 /**
  * Fields that must agree with another field, or with a response that is stored (stored-responses.test.ts), or whose larger values
- * change nothing (test/wire/cases/rerank.txt).
+ * change nothing (rerank.txt and embeddings-fields.txt of test/wire/cases).
  */
-const FOLLOW_OTHERS = ['store', 'repeat_last_n', 'previous_response_id', 'top_n'];
+const FOLLOW_OTHERS = [
+  ...['store', 'repeat_last_n', 'previous_response_id'],
+  ...['top_n', 'max_tokens_per_doc', 'truncate_prompt_tokens'],
+];
 /** What a field needs beside it, so that it is not refused as one that would be ignored. */
 const NEEDS: Record<string, object> = {
   stream_options: { stream: true },
@@ -170,7 +173,7 @@ const ROUTES: readonly Route[] = [
   {
     path: '/v1/score',
     fields: scoreBody.shape,
-    inert: {},
+    inert: scoreIgnored,
     base: { model: 'bytes', text_1: 'q', text_2: 'one' },
   },
 ];
