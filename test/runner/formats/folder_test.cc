@@ -90,8 +90,8 @@ TEST_CASE("folders: an invalid config.json is refused") {
   CHECK(refusal("{\"model_type\": \"\xff\"}").starts_with("FOLDER/config.json is not UTF-8 at byte "));
   CHECK(refusal(std::string((1 << 20) + 1, ' ')) ==
         "FOLDER/config.json has 1048577 bytes; at most 1048576 are read.");
-  CHECK(refusal("{\"model_type\": \"mamba\"}") ==
-        "FOLDER is of architecture \"mamba\", which is not supported; supported: " + architecture_names() +
+  CHECK(refusal("{\"model_type\": \"xverse\"}") ==
+        "FOLDER is of architecture \"xverse\", which is not supported; supported: " + architecture_names() +
             ".");
   CHECK(refusal("\xef\xbb\xbf" + golden_config("llama3").dump()) == "accepted");
 }
