@@ -4,8 +4,8 @@
 #include <bit>
 
 #include "cuda-runner/kernels/attend_variants.h"
+#include "cuda-runner/kernels/device_limits.h"
 #include "cuda-runner/kernels/divide_up.h"
-#include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/make_ready.h"
 
 namespace runnel {
