@@ -3,6 +3,7 @@
 #include <random>
 #include <vector>
 
+#include "test/cuda-runner/device_ready.h"
 #include "test/cuda-runner/on_device.h"
 #include "test/fixtures/attention_reference.h"
 #include "test/fixtures/random_floats.h"
