@@ -30,6 +30,7 @@ import {
 import {
   type ContextLimit,
   encodePrompts,
+  limitedTo,
   maxTokensWithin,
   requireIds,
   requireKnownBiases,
@@ -222,7 +223,7 @@ export async function prepare(
 ): Promise<PreparedCall> {
   const { tools, format, tokens = UNCONSTRAINED, report = {}, input } = call;
   const { topLogprobs, isEchoed = false } = report;
-  const limit = { ...info, maxModelLen: Math.min(info.maxModelLen, call.maxContext ?? info.maxModelLen) };
+  const limit = limitedTo(info, call.maxContext);
   if (call.sampling.logitBias !== undefined) requireKnownBiases(call.sampling.logitBias, info.vocabSize);
   const gapEnds = 'prompts' in input && input.suffix ? infillEnds(model.tokenizer) : [];
   const stopIds = stopIdsOf(tokens, { stopIds: [...model.stopIds, ...gapEnds] }, info.vocabSize);

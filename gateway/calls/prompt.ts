@@ -16,6 +16,11 @@ import { numbersOf, type TooManyTokens } from '../tokenizer/tokenizer.ts';
 /** The most tokens of a prompt and its answer together, and of each by itself. */
 export type ContextLimit = Pick<RunnerInfo, 'maxModelLen'> & TokenLimits;
 
+/** The limit of a request that wants at most so many tokens of the context. It cannot make the context larger. */
+export function limitedTo<Limit extends ContextLimit>(limit: Limit, most: number | undefined): Limit {
+  return { ...limit, maxModelLen: Math.min(limit.maxModelLen, most ?? limit.maxModelLen) };
+}
+
 /** The model and the limits of its runner. Throws a 503 that says why there are none yet. */
 export function requireReady(served: Pick<ServedModel, 'model' | 'runner'>): {
   model: Model;

@@ -8,7 +8,7 @@ import type { GenerateRequest, TokenBatch } from '../runner/runner.ts';
 import { senderOf, sharerOf } from '../server/guard/caller.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { prepare, type Sender } from './answer.ts';
-import { type ContextLimit, encodePrompts, requireIds, requireInContext } from './prompt.ts';
+import { type ContextLimit, encodePrompts, limitedTo, requireIds, requireInContext } from './prompt.ts';
 import type { UsableModel } from './use-model.ts';
 import { whileWanted } from './whole-answer.ts';
 
@@ -102,7 +102,7 @@ class Questions {
     this.#asked = asked;
     const { ofPair = Number.POSITIVE_INFINITY } = asked.limits ?? {};
     // The answer needs a token of the context.
-    this.#limit = { ...usable.info, maxModelLen: Math.min(usable.info.maxModelLen, ofPair + 1) };
+    this.#limit = limitedTo(usable.info, ofPair + 1);
   }
 
   /** Encodes the documents if they may lose their ends. */

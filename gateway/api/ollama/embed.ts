@@ -1,5 +1,6 @@
 import type { Context, Handler } from 'hono';
 import * as z from 'zod';
+import { limitedTo } from '../../calls/prompt.ts';
 import { findModel, type UsableModel, useModel } from '../../calls/use-model.ts';
 import { tellIgnored } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
@@ -7,7 +8,7 @@ import { parseBody } from '../body.ts';
 import { embedTexts, MAX_TEXTS } from '../embed-texts.ts';
 import * as fields from '../fields.ts';
 import { readJsonText } from '../json.ts';
-import { asksToUnload, contextOf, ignoredByOllama, keepAlive, options, unusedOptions } from './requests.ts';
+import { asksToUnload, ignoredByOllama, keepAlive, options, unusedOptions } from './requests.ts';
 
 /** Bodies of POST /api/embed and of its older form, /api/embeddings. */
 
@@ -54,7 +55,13 @@ export function embedding(deps: RouteDeps): Handler {
     const elapsed = (): number => Math.round((deps.monotonicNow() - beginMs) * 1e6);
     return answer(c, deps, request, async (usable) => {
       const load_duration = elapsed();
-      const wanted = { field: 'input', texts, dimensions, limit: contextOf(asked, usable.info), isCut };
+      const wanted = {
+        field: 'input',
+        texts,
+        dimensions,
+        limit: limitedTo(usable.info, asked.num_ctx),
+        isCut,
+      };
       return embedTexts(c, deps, usable, wanted, (prompt_eval_count) => {
         const end = { total_duration: elapsed(), load_duration, prompt_eval_count };
         return {
@@ -73,7 +80,7 @@ export function embeddingOne(deps: RouteDeps): Handler {
     const { prompt, options: asked } = request;
     return answer(c, deps, request, async (usable) => {
       if (prompt === '') return c.json({ embedding: [] });
-      const limit = contextOf(asked, usable.info);
+      const limit = limitedTo(usable.info, asked.num_ctx);
       const wanted = { field: 'prompt', texts: [prompt], dimensions: undefined, limit, isCut: true };
       const form = { before: '{"embedding":', behind: '}', isScaled: false };
       return embedTexts(c, deps, usable, wanted, () => form);

@@ -1,6 +1,5 @@
 import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
-import type { ContextLimit } from '../../calls/prompt.ts';
 import { isJsonObject, memberOf } from '../../json/json-values.ts';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import type { Grammar } from '../../runner/runner.ts';
@@ -145,11 +144,6 @@ export const options = z
   .superRefine((request, ctx) => checkWindow(ctx, request))
   .prefault({})
   .meta({ title: 'OllamaOptions' });
-
-/** num_ctx bounds a prompt and its answer. It cannot make the context larger. */
-export function contextOf({ num_ctx }: z.output<typeof options>, limit: ContextLimit): ContextLimit {
-  return { ...limit, maxModelLen: Math.min(limit.maxModelLen, num_ctx ?? limit.maxModelLen) };
-}
 
 const sharedIgnored = {
   // Prompts are never cut, and tokens are never shifted out of a context: what is too long is a 400, whatever these say.

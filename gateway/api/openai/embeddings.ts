@@ -1,5 +1,6 @@
 import type { Handler } from 'hono';
 import * as z from 'zod';
+import { limitedTo } from '../../calls/prompt.ts';
 import { useModel } from '../../calls/use-model.ts';
 import { tellIgnored } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
@@ -58,8 +59,7 @@ export function embedding(deps: RouteDeps): Handler {
     const most = cut.truncate_prompt_tokens;
     tellIgnored(c, deps.log, ignoredIn(embeddingBody, body));
     return useModel(c, deps, { name }, async (usable) => {
-      const { info } = usable;
-      const limit = { ...info, maxModelLen: Math.min(info.maxModelLen, most ?? info.maxModelLen) };
+      const limit = limitedTo(usable.info, most);
       const wanted = { field: 'input', texts: input, dimensions, limit, isCut: most !== undefined, priority };
       return embedTexts(c, deps, usable, wanted, (numTokens) => {
         const usage = { prompt_tokens: numTokens, total_tokens: numTokens };

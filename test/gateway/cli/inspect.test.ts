@@ -4,7 +4,7 @@ import * as assert from 'uvu/assert';
 import { inspect as command, type Inspection } from '../../../gateway/cli/inspect.ts';
 import { DEFAULT_MODEL, TINY_MODEL } from '../../fixtures/default-model.ts';
 import { runCommand } from '../../fixtures/run-command.ts';
-import { script } from '../../fixtures/stand-in-runners.ts';
+import { plainLayers, script } from '../../fixtures/stand-in-runners.ts';
 import { type Directory, temporaryDirectory } from '../../fixtures/supervised.ts';
 
 const test = suite('inspect');
@@ -12,15 +12,7 @@ const test = suite('inspect');
 const answer = {
   num_parameters: 1_500_000,
   rope_theta: 10000,
-  layers: {
-    norm: 'rms',
-    has_head_norms: false,
-    has_output_norms: false,
-    positions: 'rotary',
-    rope_scaling: null,
-    sliding_window: null,
-    experts: null,
-  },
+  layers: plainLayers,
   file_bytes: 2_000_000,
   tensors: { Q8_0: { tensors: 3, bytes: 1_900_000 } },
   device: 'stand-in',

@@ -3,21 +3,19 @@ import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { memoryNeedOf } from '../../../gateway/cli/memory-need.ts';
-import { deviceReport, script } from '../../fixtures/stand-in-runners.ts';
+import { deviceReport, plainLayers, script } from '../../fixtures/stand-in-runners.ts';
 import { temporaryDirectory } from '../../fixtures/supervised.ts';
 
 const test = suite('memory need');
 
-const layers = {
-  norm: 'rms',
-  has_head_norms: false,
-  has_output_norms: false,
-  positions: 'rotary',
-  rope_scaling: null,
-  sliding_window: null,
-  experts: null,
+const file = {
+  num_parameters: 1,
+  rope_theta: 10000,
+  layers: plainLayers,
+  file_bytes: 2,
+  tensors: {},
+  obstacle: null,
 };
-const file = { num_parameters: 1, rope_theta: 10000, layers, file_bytes: 2, tensors: {}, obstacle: null };
 const plan = {
   memory_bytes: 900,
   weights_bytes: 500,
