@@ -219,15 +219,25 @@ TEST_CASE("tensor parallel: the plan of memory has the pieces that NCCL gathers"
   }
 }
 
-TEST_CASE("tensor parallel: a model that is too large for one GPU fits on two") {
-  const TemporaryFile file(write_tiny_llama(llama_of(TensorType::kF32)).bytes());
+// A model that is too large for one GPU of gpu_bytes, and fits on two.
+struct LargeModel {
+  LargeModel() {
+    flags.num_kvcache_blocks = 0;
+    flags.max_model_len = 512;
+    flags.gpu_memory_utilization = 0.9;
+  }
+
+  const TemporaryFile file{write_tiny_llama(llama_of(TensorType::kF32)).bytes()};
   EngineFlags flags = gpu_flags_for(file.path());
   const uint64_t weights =
       with_gpus(flags, 1, [](const LoadedModel& loaded) { return loaded.backend->weights_bytes(); });
-  flags.num_kvcache_blocks = 0;
-  flags.max_model_len = 512;
-  flags.gpu_memory_utilization = 0.9;
-  const Gpus gpus(2, weights * 8 / 5);  // steps take about as much as the weights
+  const uint64_t gpu_bytes = weights * 8 / 5;  // steps take about as much as the weights
+};
+
+TEST_CASE("tensor parallel: a model that is too large for one GPU fits on two") {
+  const LargeModel model;
+  const EngineFlags& flags = model.flags;
+  const Gpus gpus(2, model.gpu_bytes);
   const Result<LoadedModel> one = load_on_gpus(flags, 1);
   REQUIRE_FALSE(one.ok());
   CHECK(one.error().exit_code == ExitCode::kSystem);
@@ -237,14 +247,9 @@ TEST_CASE("tensor parallel: a model that is too large for one GPU fits on two") 
 }
 
 TEST_CASE("tensor parallel: inspect plans a model for so many GPUs as are to compute it") {
-  const TemporaryFile file(write_tiny_llama(llama_of(TensorType::kF32)).bytes());
-  EngineFlags flags = gpu_flags_for(file.path());
-  const uint64_t weights =
-      with_gpus(flags, 1, [](const LoadedModel& loaded) { return loaded.backend->weights_bytes(); });
-  flags.num_kvcache_blocks = 0;
-  flags.max_model_len = 512;
-  flags.gpu_memory_utilization = 0.9;
-  const Gpus gpus(3, weights * 8 / 5);
+  LargeModel model;
+  EngineFlags& flags = model.flags;
+  const Gpus gpus(3, model.gpu_bytes);
   const auto described = [&](uint32_t num_gpus) {
     flags.num_ranks = num_gpus;
     std::ostringstream out;
@@ -254,8 +259,8 @@ TEST_CASE("tensor parallel: inspect plans a model for so many GPUs as are to com
   CHECK(described(1)["obstacle"].is_string());
   const nlohmann::json two = described(2);
   CHECK(two["obstacle"].is_null());
-  CHECK(two["memory_bytes"] > weights);
-  CHECK(two["available_bytes"] > weights * 8 / 5);
+  CHECK(two["memory_bytes"] > model.weights);
+  CHECK(two["available_bytes"] > model.gpu_bytes);
 }
 
 TEST_CASE("tensor parallel: where a GPU is gone, half as many compute the same tokens if they may") {
