@@ -12,6 +12,7 @@
 #include "cuda-runner/device_rank.h"
 #include "cuda-runner/exchange.h"
 #include "cuda-runner/forward_pass.h"
+#include "cuda-runner/step_ahead.h"
 #include "runner/check.h"
 #include "runner/ranks/cut_rows.h"
 #include "runner/ranks/shard_plan.h"
@@ -71,6 +72,7 @@ class CudaBackend final : public Backend {
   void ffn(const Batch& batch, const FfnSpec& ffn) override;
   LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
   std::vector<float> read_states(const NormSpec& norm, std::span<const uint32_t> rows) override;
+  uint64_t num_rows_ahead() const override { return ahead_.num_rows(); }
   std::vector<float> read_rows(Flow flow, uint32_t num_rows) override {
     CHECK(pass_.is_eager() && is_alone());
     return ranks_.front()->read_rows(flow, num_rows);
@@ -124,6 +126,10 @@ class CudaBackend final : public Backend {
   void gather(RowRange Shard::*dimension, uint32_t width, uint32_t count, DeviceColumns (DeviceRank::*own)(),
               DeviceColumns (DeviceRank::*all)());
   void norm_heads_together(const LayerSpec& layer, uint32_t count);
+  // Launches what gives the chosen rows their logits and draws.
+  void launch_head(const HeadSpec& head, void (DeviceRank::*draw)(const HeadSpec& head));
+  // Launches the step after the one that these rows are of, if it can be computed ahead.
+  void launch_ahead(const HeadSpec& head, std::span<const HeadRow> rows);
   void end_part(const char* part, const std::string& remark = "") {
     if (start_times_ != nullptr) start_times_->end(part, remark);
   }
@@ -136,7 +142,9 @@ class CudaBackend final : public Backend {
   ShardPlan plan_;                                 // set by share
   int32_t num_weights_ = 0;
   uint32_t max_rows_ = 0;
+  uint32_t max_head_rows_ = 0;
   ForwardPass pass_;
+  StepAhead ahead_;
   std::chrono::steady_clock::time_point pass_began_at_;
 };
 
@@ -230,6 +238,7 @@ Result<void> CudaBackend::prepare(const DecoderSpec& spec, const StepLimits& lim
   const Result<DecoderWidths> widths = supported_widths_of(spec);
   if (!widths) return widths.error();
   max_rows_ = limits.max_rows;
+  max_head_rows_ = limits.max_head_rows;
   std::string waited;
   for_each_rank([&](DeviceRank& rank, uint32_t) { waited = rank.weights().finish_upload(); });
   end_part("weights", waited);
@@ -247,6 +256,7 @@ Result<void> CudaBackend::prepare(const DecoderSpec& spec, const StepLimits& lim
 Result<void> CudaBackend::allocate_kv(const KvShape& shape) {
   for_each_rank([](DeviceRank& rank, uint32_t) { rank.stream().synchronize(); });
   pass_.forget_graphs();
+  ahead_.start(shape.block_size, max_head_rows_);
   return try_each_rank([&](DeviceRank& rank, uint32_t) { return rank.allocate_kv(shape); });
 }
 
@@ -254,15 +264,18 @@ Result<void> CudaBackend::allocate_kv(const KvShape& shape) {
 
 void CudaBackend::begin_forward(const Batch& batch) {
   pass_began_at_ = std::chrono::steady_clock::now();
-  pass_.plan(batch, max_rows_);
-  // What the last pass has given may still be read, and what it was sent.
-  exchange_.meet();
-  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.begin(batch, pass_.num_rows()); });
+  ahead_.begin(batch);
+  pass_.plan(ahead_.rest(), max_rows_);
+  if (pass_.num_rows() > 0) {
+    // What the last pass has given may still be read, and what it was sent.
+    exchange_.meet();
+    for_each_rank([&](DeviceRank& rank, uint32_t) { rank.begin(ahead_.rest(), pass_.num_rows()); });
+  }
   pass_.begin(ranks_.front()->stream(), exchange_);
 }
 
 void CudaBackend::end_forward() {
-  const bool is_captured = !pass_.is_eager() && !pass_.is_replay();
+  const bool is_captured = !pass_.is_eager() && !pass_.is_launched_whole();
   pass_.end(ranks_.front()->stream(), exchange_);
   if (!is_captured || start_times_ == nullptr) return;
   const auto took = std::chrono::steady_clock::now() - pass_began_at_;
@@ -281,9 +294,9 @@ void CudaBackend::gather(RowRange Shard::*dimension, uint32_t width, uint32_t co
   exchange_.gather(shares, count, own_columns, [&](uint32_t number) { return (*ranks_[number].*all)(); });
 }
 
-void CudaBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
-  if (pass_.is_replay()) return;
-  const uint32_t count = pass_.num_rows(batch);
+void CudaBackend::embed(const Batch&, const EmbeddingSpec& embedding) {
+  if (pass_.is_launched_whole()) return;
+  const uint32_t count = pass_.num_rows_left();
   for_each_rank([&](DeviceRank& rank, uint32_t) { rank.embed(embedding, count); });
   if (is_alone()) return;
   // Which rank has the row of a token is known to kernels only, since a graph serves any tokens. So each rank
@@ -300,9 +313,9 @@ void CudaBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
   });
 }
 
-void CudaBackend::qkv(const Batch& batch, const LayerSpec& layer) {
-  if (pass_.is_replay()) return;
-  const uint32_t count = pass_.num_rows(batch);
+void CudaBackend::qkv(const Batch&, const LayerSpec& layer) {
+  if (pass_.is_launched_whole()) return;
+  const uint32_t count = pass_.num_rows_left();
   for_each_rank([&](DeviceRank& rank, uint32_t) { rank.multiply_qkv(layer, count); });
   if (layer.qkv.norms_heads_together) norm_heads_together(layer, count);
   for_each_rank([&](DeviceRank& rank, uint32_t) { rank.rotate_and_store(layer, count, !pass_.is_eager()); });
@@ -342,26 +355,26 @@ void CudaBackend::norm_heads_together(const LayerSpec& layer, uint32_t count) {
   }
 }
 
-void CudaBackend::attend(const Batch& batch, const LayerSpec& layer) {
-  if (pass_.is_replay()) return;
-  const uint32_t count = pass_.num_rows(batch);
+void CudaBackend::attend(const Batch&, const LayerSpec& layer) {
+  if (pass_.is_launched_whole()) return;
+  const uint32_t count = pass_.num_rows_left();
   for_each_rank([&](DeviceRank& rank, uint32_t) { rank.attend(layer, count, !pass_.is_eager()); });
   gather(&Shard::heads, layer.attention.head_dim, count, &DeviceRank::own_attended, &DeviceRank::attended);
   for_each_rank([&](DeviceRank& rank, uint32_t) { rank.end_attend(count); });
 }
 
-void CudaBackend::project(const Batch& batch, const ProjectSpec& project) {
-  if (pass_.is_replay()) return;
-  const uint32_t count = pass_.num_rows(batch);
+void CudaBackend::project(const Batch&, const ProjectSpec& project) {
+  if (pass_.is_launched_whole()) return;
+  const uint32_t count = pass_.num_rows_left();
   for_each_rank([&](DeviceRank& rank, uint32_t) { rank.project(project, count); });
   const auto output = project.norm ? &DeviceRank::projected : &DeviceRank::hidden;
   gather(&Shard::hidden, 1, count, output, output);
   for_each_rank([&](DeviceRank& rank, uint32_t) { rank.end_project(project, count); });
 }
 
-void CudaBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
-  if (pass_.is_replay()) return;
-  const uint32_t count = pass_.num_rows(batch);
+void CudaBackend::ffn(const Batch&, const FfnSpec& ffn) {
+  if (pass_.is_launched_whole()) return;
+  const uint32_t count = pass_.num_rows_left();
   const uint32_t num_uses = count * std::max(ffn.experts.num_used, 1u);
   for_each_rank([&](DeviceRank& rank, uint32_t) { rank.ffn(ffn, count); });
   gather(&Shard::gated, 1, num_uses, &DeviceRank::own_gated, &DeviceRank::gated);
@@ -369,25 +382,63 @@ void CudaBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
 }
 
 LogitRows& CudaBackend::head(const HeadSpec& head, std::span<const HeadRow> rows) {
-  const auto count = static_cast<uint32_t>(rows.size());
+  CHECK(!ahead_.is_under_way());
+  std::vector<HeadRow> left;
+  std::vector<std::optional<uint32_t>> computed;
+  for (const HeadRow& row : rows) {
+    computed.push_back(ahead_.computed(row.row));
+    left.emplace_back(row).row = ahead_.rest_row(row.row);
+  }
+  DeviceRank& first = *ranks_.front();
   // The first rank may still compute a graph for all, or read the last logits.
   exchange_.meet();
-  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.head(head, rows); });
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.choose(left, computed); });
+  if (first.num_chosen() > 0) launch_head(head, &DeviceRank::draw);
+  launch_ahead(head, rows);
+  first.device().make_current();
+  return first.results();
+}
+
+void CudaBackend::launch_head(const HeadSpec& head, void (DeviceRank::*draw)(const HeadSpec& head)) {
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.head(head); });
   DeviceRank& first = *ranks_.front();
   if (!is_alone()) {
     exchange_.meet();
     const std::vector<RowRange> shares = plan_.columns_of(&Shard::vocab);
     for (uint32_t other = 1; other < ranks_.size(); ++other)
       exchange_.copy(0, first.logits().from(shares[other].first), ranks_[other]->logits(),
-                     shares[other].count, count);
+                     shares[other].count, first.num_chosen());
   }
   first.device().make_current();
-  return first.draw(head, count);
+  (first.*draw)(head);
+}
+
+void CudaBackend::launch_ahead(const HeadSpec& head, std::span<const HeadRow> rows) {
+  const std::optional<StepAhead::Next> next = ahead_.next(rows);
+  if (!next) return;
+  const std::optional<uint32_t> graph_rows = pass_.graph_rows(next->batch.num_rows());
+  if (!graph_rows) return;
+  // The others wait for the draws of the first rank.
+  exchange_.meet();
+  for_each_rank([&](DeviceRank& rank, uint32_t) {
+    rank.begin_ahead(next->batch, *graph_rows, next->rows, *ranks_.front());
+  });
+  exchange_.first_follows();
+  pass_.replay(*graph_rows, ranks_.front()->stream());
+  exchange_.meet();
+  launch_head(head, &DeviceRank::draw_ahead);
+  ahead_.launched(next->batch);
 }
 
 std::vector<float> CudaBackend::read_states(const NormSpec& norm, std::span<const uint32_t> rows) {
+  CHECK(!ahead_.is_under_way());
+  std::vector<uint32_t> left;
+  for (const uint32_t row : rows) {
+    CHECK(!ahead_.computed(row));
+    left.push_back(ahead_.rest_row(row));
+  }
   ranks_.front()->device().make_current();
-  return ranks_.front()->read_states(norm, rows);
+  return ranks_.front()->read_states(norm, left);
 }
 
 }  // namespace

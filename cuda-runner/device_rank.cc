@@ -7,6 +7,7 @@
 #include "cuda-runner/device/error.h"
 #include "cuda-runner/kernels/attend.h"
 #include "cuda-runner/kernels/embed.h"
+#include "cuda-runner/kernels/feed.h"
 #include "cuda-runner/kernels/make_ready.h"
 #include "cuda-runner/kernels/rope_store.h"
 #include "cuda-runner/kernels/soft_cap.h"
@@ -104,6 +105,7 @@ StepMemory DeviceRank::step_memory(const DecoderSpec& spec, const DecoderWidths&
                      kv_block_bytes(whole);  // the spare block
   memory.logits =
       DeviceLogitRows::bytes(limits.max_head_rows, widths.hidden, own_logits(spec.head.vocab_size));
+  if (rank_ != 0) memory.logits += device_bytes(limits.max_head_rows, sizeof(uint32_t));
   return memory;
 }
 
@@ -138,7 +140,7 @@ Result<void> DeviceRank::prepare(const DecoderSpec& spec, const DecoderWidths& w
                                                              own_logits(spec.head.vocab_size), stream_);
   if (!logits) return logits.error();
   logits_.emplace(*std::move(logits));
-  return {};
+  return rank_ == 0 ? Result<void>() : allocate("drawn ids", Wanted{drawn_, limits.max_head_rows});
 }
 
 Result<void> DeviceRank::allocate_kv(const KvShape& whole) {
@@ -362,38 +364,65 @@ void DeviceRank::ffn(const FfnSpec& ffn, uint32_t count) {
   }
 }
 
-void DeviceRank::head(const HeadSpec& head, std::span<const HeadRow> rows) {
-  const StackedMatrix& output = matrix(head.weight);
-  CHECK(logits_ && rows_of(output) == own(&Shard::vocab, head.vocab_size).count);
-  norm_chosen(head.norm, rows);
-  multiply_parts(output, logits_->input().ready(), static_cast<uint32_t>(rows.size()), {}, Epilogue::kReplace,
-                 logits_->logits());
-}
-
-LogitRows& DeviceRank::draw(const HeadSpec& head, uint32_t count) {
-  CHECK(logits_->vocab_size() == head.vocab_size);
-  if (head.softcap != 0.0f) {
-    expect_success(soft_cap(logits_->logits(), count, logits_->vocab_size(), head.softcap, stream_.get()),
-                   "capping logits");
-  }
-  logits_->launch(inputs_.positions());
-  return *logits_;
-}
-
-void DeviceRank::norm_chosen(const NormSpec& norm, std::span<const HeadRow> rows) {
-  CHECK(!rows.empty() && vector(norm.gain).size() == hidden_->width());
+void DeviceRank::choose(std::span<const HeadRow> rows, std::span<const std::optional<uint32_t>> ahead) {
+  CHECK(logits_ && !rows.empty());
   CHECK(std::ranges::all_of(rows, [&](const HeadRow& row) { return row.row < hidden_->max_rows(); }));
-  logits_->choose(rows);
-  expect_success(runnel::norm(hidden_->floats(), logits_->chosen(), true, static_cast<uint32_t>(rows.size()),
-                              device_norm(norm), logits_->input().ready(), stream_.get()),
+  logits_->choose(rows, ahead);
+}
+
+void DeviceRank::head(const HeadSpec& head) {
+  const StackedMatrix& output = matrix(head.weight);
+  CHECK(rows_of(output) == own(&Shard::vocab, head.vocab_size).count);
+  norm_chosen(head.norm);
+  multiply_parts(output, logits_->input().ready(), num_chosen(), {}, Epilogue::kReplace, logits_->logits());
+}
+
+void DeviceRank::draw(const HeadSpec& head) {
+  cap_logits(head);
+  logits_->launch(inputs_.positions());
+}
+
+void DeviceRank::cap_logits(const HeadSpec& head) {
+  CHECK(logits_->vocab_size() == head.vocab_size);
+  if (head.softcap == 0.0f) return;
+  expect_success(
+      soft_cap(logits_->logits(), num_chosen(), logits_->vocab_size(), head.softcap, stream_.get()),
+      "capping logits");
+}
+
+void DeviceRank::begin_ahead(const Batch& batch, uint32_t num_rows, std::span<const HeadRow> rows,
+                             const DeviceRank& first) {
+  begin(batch, num_rows);
+  logits_->choose_ahead(rows);
+  const DeviceBuffer<uint32_t>* drawn = &first.logits_->last_drawn();
+  if (&first == this) {
+    logits_->send_draws();
+  } else {
+    const uint32_t num_drawn = first.logits_->num_last_drawn();
+    stream_.copy_rows(drawn_, 0, num_drawn, *drawn, 0, num_drawn, num_drawn, 1);
+    drawn = &drawn_;
+  }
+  expect_success(feed(drawn->view(), inputs_.fed_ids(), batch.num_rows(), stream_.get()),
+                 "feeding drawn tokens");
+}
+
+void DeviceRank::draw_ahead(const HeadSpec& head) {
+  cap_logits(head);
+  logits_->launch_ahead(inputs_.positions());
+}
+
+void DeviceRank::norm_chosen(const NormSpec& norm) {
+  CHECK(vector(norm.gain).size() == hidden_->width());
+  expect_success(runnel::norm(hidden_->floats(), logits_->chosen(), true, num_chosen(), device_norm(norm),
+                              logits_->input().ready(), stream_.get()),
                  "computing a norm");
 }
 
 std::vector<float> DeviceRank::read_states(const NormSpec& norm, std::span<const uint32_t> rows) {
-  CHECK(logits_);
   std::vector<HeadRow> chosen;
   for (const uint32_t row : rows) chosen.push_back({.row = row});
-  norm_chosen(norm, chosen);
+  choose(chosen);
+  norm_chosen(norm);
   return logits_->input().read(static_cast<uint32_t>(rows.size()), stream_);
 }
 

@@ -87,10 +87,20 @@ class DeviceRank {
   void end_project(const ProjectSpec& project, uint32_t count);
   void ffn(const FfnSpec& ffn, uint32_t count);
   void end_ffn(uint32_t num_uses) { make_gathered_ready(*gated_, num_uses); }
+  // Sets the rows whose logits are computed next: see DeviceLogitRows::choose.
+  void choose(std::span<const HeadRow> rows, std::span<const std::optional<uint32_t>> ahead = {});
+  uint32_t num_chosen() const { return logits_->num_chosen(); }
   // The logits of this rank's part of the vocabulary.
-  void head(const HeadSpec& head, std::span<const HeadRow> rows);
+  void head(const HeadSpec& head);
   // The logits of all have been copied to logits(): launches the draws.
-  LogitRows& draw(const HeadSpec& head, uint32_t count);
+  void draw(const HeadSpec& head);
+  LogitRows& results() { return *logits_; }
+  // As begin and choose, for a step ahead. Its batch has numbers of draws of the last launch on the first
+  // rank in place of token ids; the other ranks copy what was drawn.
+  void begin_ahead(const Batch& batch, uint32_t num_rows, std::span<const HeadRow> rows,
+                   const DeviceRank& first);
+  // The same as draw.
+  void draw_ahead(const HeadSpec& head);
   std::vector<float> read_states(const NormSpec& norm, std::span<const uint32_t> rows);
   std::vector<float> read_rows(Flow flow, uint32_t num_rows);
   std::vector<float> read_kv(const LayerSpec& layer, const BatchSequence& sequence, uint32_t num_positions);
@@ -143,7 +153,8 @@ class DeviceRank {
   // Computes normed_ as the norm of hidden_, or as hidden_ if there is no norm.
   void norm_rows(const NormSpec& norm, uint32_t count);
   // Computes the input of the output matrix as the norm of the chosen rows of hidden_.
-  void norm_chosen(const NormSpec& norm, std::span<const HeadRow> rows);
+  void norm_chosen(const NormSpec& norm);
+  void cap_logits(const HeadSpec& head);
   void multiply_parts(const StackedMatrix& parts, const ReadyRows& in, uint32_t count, WeightHandle bias,
                       Epilogue epilogue, const FloatRows& out);
 
@@ -172,6 +183,7 @@ class DeviceRank {
   DeviceBuffer<uint32_t> expert_ids_;
   DeviceBuffer<float> expert_weights_;
   std::optional<DeviceLogitRows> logits_;
+  DeviceBuffer<uint32_t> drawn_;  // what the first rank has drawn, on another one
 
   std::optional<KvMemory> cache_;
   StepInputs inputs_;

@@ -34,6 +34,27 @@ DrawKind kind_of(const DeviceDraw& draw) {
 
 }  // namespace
 
+Result<DrawnIds> DrawnIds::allocate(uint32_t max_draws) {
+  DrawnIds ids;
+  const Result<void> allocated = runnel::allocate_all("drawn ids", Wanted{ids.ids_, max_draws});
+  if (!allocated) return allocated.error();
+  return ids;
+}
+
+void DrawnIds::fetch(const DeviceBuffer<uint32_t>& drawn, uint32_t count, Stream& stream) {
+  stream.download(ids_.span().first(count), drawn, 0);
+  fetched_.record(stream);
+  count_ = count;
+  is_awaited_ = true;
+}
+
+std::optional<uint32_t> DrawnIds::at(uint32_t draw) {
+  CHECK(draw < count_);
+  if (std::exchange(is_awaited_, false)) fetched_.synchronize();
+  const uint32_t id = ids_.span()[draw];
+  return id == kNotFinite ? std::nullopt : std::optional(id);
+}
+
 Result<DeviceSampler> DeviceSampler::allocate(uint32_t max_draws, uint32_t vocab_size,
                                               size_t max_list_words) {
   DeviceSampler sampler(vocab_size);
@@ -44,7 +65,7 @@ Result<DeviceSampler> DeviceSampler::allocate(uint32_t max_draws, uint32_t vocab
                    Wanted{sampler.winners_, sizes.chunks}, Wanted{sampler.bins_, sizes.chunks * kDrawBins},
                    Wanted{sampler.counts_, sizes.draws}, Wanted{sampler.gathered_logits_, sizes.gathered},
                    Wanted{sampler.gathered_ids_, sizes.gathered}, Wanted{sampler.host_draws_, sizes.draws},
-                   Wanted{sampler.host_words_, sizes.words}, Wanted{sampler.host_drawn_, sizes.draws});
+                   Wanted{sampler.host_words_, sizes.words});
   if (!allocated) return allocated.error();
   return sampler;
 }
@@ -63,58 +84,92 @@ DrawWorkspace DeviceSampler::workspace() {
           counts_.view(), gathered_logits_.view(), gathered_ids_.view()};
 }
 
+DeviceDraw DeviceSampler::device_draw(uint32_t row, const HeadRow& of) const {
+  const SamplingParams& params = of.draw->params;
+  DeviceDraw draw{.seed = params.seed,
+                  .kind = DrawKind::kNone,
+                  .row = row,
+                  .batch_row = of.row,
+                  .temperature = params.temperature,
+                  .top_p = params.top_p,
+                  .min_p = params.min_p,
+                  .repetition_penalty = params.repetition_penalty,
+                  .presence_penalty = params.presence_penalty,
+                  .frequency_penalty = params.frequency_penalty,
+                  .top_k = params.top_k < vocab_size_ ? params.top_k : 0,
+                  .first_word = 0,
+                  .num_bit_words = 0,
+                  .num_changed = 0,
+                  .num_biased = 0};
+  draw.kind = kind_of(draw);
+  return draw;
+}
+
+void DeviceSampler::put(uint32_t place, const DeviceDraw& draw) {
+  CHECK(place < host_draws_.span().size());
+  DeviceDraw& held = host_draws_.span()[place];
+  if (place < num_sent_ && held == draw) return;
+  wait_for_sent();
+  num_sent_ = std::min(num_sent_, place);
+  held = draw;
+}
+
+void DeviceSampler::wait_for_sent() {
+  if (std::exchange(was_sent_, false)) sent_.synchronize();
+}
+
+void DeviceSampler::send_draws(uint32_t end, Stream& stream) {
+  if (num_sent_ >= end) return;
+  stream.upload(draws_, num_sent_, host_draws_.part(num_sent_, end - num_sent_));
+  num_sent_ = end;
+  sent_.record(stream);
+  was_sent_ = true;
+}
+
+void DeviceSampler::send(std::span<const HeadRow> rows, Stream& stream) {
+  for (uint32_t row = 0; row < rows.size(); ++row) {
+    CHECK(rows[row].draw && is_plain(*rows[row].draw));
+    put(row, device_draw(row, rows[row]));
+  }
+  send_draws(static_cast<uint32_t>(rows.size()), stream);
+}
+
 void DeviceSampler::launch(std::span<const HeadRow> rows, Global<const float> logits,
-                           Global<const uint32_t> positions, Stream& stream) {
+                           Global<const uint32_t> positions, DrawnIds& ids, Stream& stream) {
   uint32_t first = 0;  // of the draws that are not launched yet
   uint32_t count = 0;
   uint32_t num_words = 0;  // of their lists
   for (uint32_t row = 0; row < rows.size(); ++row) {
     if (!rows[row].draw) continue;
     const Draw& draw = *rows[row].draw;
-    CHECK(count < draws_.size());
-    if (lists_.bound(draw) > words_.size() - num_words) {
+    const size_t bound = lists_.bound(draw);
+    if (bound > words_.size() - num_words) {
       launch_part(first, count, num_words, logits, positions, stream);
       stream.synchronize();
       first = count;
       num_words = 0;
     }
-    const SamplingParams& params = draw.params;
-    DeviceDraw device{.seed = params.seed,
-                      .kind = DrawKind::kNone,
-                      .row = row,
-                      .batch_row = rows[row].row,
-                      .temperature = params.temperature,
-                      .top_p = params.top_p,
-                      .min_p = params.min_p,
-                      .repetition_penalty = params.repetition_penalty,
-                      .presence_penalty = params.presence_penalty,
-                      .frequency_penalty = params.frequency_penalty,
-                      .top_k = params.top_k < vocab_size_ ? params.top_k : 0,
-                      .first_word = 0,
-                      .num_bit_words = 0,
-                      .num_changed = 0,
-                      .num_biased = 0};
-    device.kind = kind_of(device);
+    DeviceDraw device = device_draw(row, rows[row]);
+    if (bound > 0) wait_for_sent();
     num_words += lists_.pack(draw, host_words_.span(), num_words, device);
-    DeviceDraw& sent = host_draws_.span()[count];
-    if (count < num_sent_ && !(sent == device)) num_sent_ = count;
-    sent = device;
-    ++count;
+    put(count++, device);
   }
   if (count == 0) return;
   launch_part(first, count, num_words, logits, positions, stream);
-  stream.download(host_drawn_.span().first(count), drawn_, 0);
+  ids.fetch(drawn_, count, stream);
+  num_drawn_ = count;
 }
 
 void DeviceSampler::launch_part(uint32_t first, uint32_t end, uint32_t num_words, Global<const float> logits,
                                 Global<const uint32_t> positions, Stream& stream) {
   const uint32_t count = end - first;
   const PinnedPart<DeviceDraw> draws = host_draws_.part(first, count);
-  if (num_sent_ < end) {
-    stream.upload(draws_, num_sent_, host_draws_.part(num_sent_, end - num_sent_));
-    num_sent_ = end;
+  send_draws(end, stream);
+  if (num_words > 0) {
+    stream.upload(words_, 0, host_words_.part(0, num_words));
+    sent_.record(stream);
+    was_sent_ = true;
   }
-  if (num_words > 0) stream.upload(words_, 0, host_words_.part(0, num_words));
   const bool has_bounds =
       std::ranges::find(draws.values, DrawKind::kBounds, &DeviceDraw::kind) != draws.values.end();
   const DrawInputs inputs{std::as_const(draws_).view().from(first, count), std::as_const(words_).view(),
@@ -122,16 +177,6 @@ void DeviceSampler::launch_part(uint32_t first, uint32_t end, uint32_t num_words
   expect_success(
       runnel::draw(inputs, workspace(), count, has_bounds, drawn_.view().from(first, count), stream.get()),
       "drawing tokens");
-}
-
-void DeviceSampler::read(std::span<const HeadRow> rows, std::vector<std::optional<uint32_t>>& drawn) const {
-  drawn.assign(rows.size(), std::nullopt);
-  auto next_id = host_drawn_.span().begin();
-  for (size_t row = 0; row < rows.size(); ++row) {
-    if (!rows[row].draw) continue;
-    if (*next_id != kNotFinite) drawn[row] = *next_id;
-    ++next_id;
-  }
 }
 
 }  // namespace runnel

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda-runner/device/device_buffer.h"
+#include "cuda-runner/device/event.h"
 #include "cuda-runner/device/pinned_buffer.h"
 #include "cuda-runner/device/stream.h"
 #include "cuda-runner/draw_lists.h"
@@ -22,6 +23,23 @@ namespace runnel {
 // lists are longer together are launched in parts.
 inline constexpr size_t kMaxListWords = size_t{1} << 22;
 
+// The ids that a launch of draws gives, on the host.
+class DrawnIds {
+ public:
+  // Fails with kSystem.
+  static Result<DrawnIds> allocate(uint32_t max_draws);
+  // Starts the copy of the first `count` ids.
+  void fetch(const DeviceBuffer<uint32_t>& drawn, uint32_t count, Stream& stream);
+  // Waits for the last copy. What each draw has given; nothing if its logits are not all finite.
+  std::optional<uint32_t> at(uint32_t draw);
+
+ private:
+  PinnedBuffer<uint32_t> ids_;
+  uint32_t count_ = 0;
+  Event fetched_;
+  bool is_awaited_ = false;
+};
+
 class DeviceSampler {
  public:
   // Fails with kSystem.
@@ -30,17 +48,28 @@ class DeviceSampler {
   // Bytes of the device's memory that allocate() takes.
   static uint64_t bytes(uint32_t max_draws, uint32_t vocab_size);
 
-  // Launches the draws of the rows that have one, from logits (rows, vocab_size). positions: of the rows of
-  // the batch. The copies of the last launch must be done, since their memory is written again. Waits for the
-  // stream if lists are sent in parts.
+  // Sends the draws of the next launch, which must all be plain (is_plain), before the work that gives their
+  // logits. They need not wait for its end then.
+  void send(std::span<const HeadRow> rows, Stream& stream);
+  // Launches the draws of the rows that have one, from logits (rows, vocab_size), and the copy of the ids.
+  // positions: of the rows of the batch. Waits for the stream if lists are sent in parts.
   void launch(std::span<const HeadRow> rows, Global<const float> logits, Global<const uint32_t> positions,
-              Stream& stream);
-  // Writes the result of each row, as LogitRows::drawn gives it. The stream must have been waited for.
-  void read(std::span<const HeadRow> rows, std::vector<std::optional<uint32_t>>& drawn) const;
+              DrawnIds& ids, Stream& stream);
+  // The ids of the last launch, and their number.
+  const DeviceBuffer<uint32_t>& drawn() const { return drawn_; }
+  uint32_t num_drawn() const { return num_drawn_; }
 
  private:
   explicit DeviceSampler(uint32_t vocab_size) : vocab_size_(vocab_size), lists_(vocab_size) {}
 
+  // The draw of a row, without its lists.
+  DeviceDraw device_draw(uint32_t row, const HeadRow& of) const;
+  // Puts the draw into the host's memory, if it is not there.
+  void put(uint32_t place, const DeviceDraw& draw);
+  // Sends the first `end` draws, as far as they are not on the device.
+  void send_draws(uint32_t end, Stream& stream);
+  // Before the memory on the host is written: waits until it has been sent.
+  void wait_for_sent();
   // Launches the draws from `first` to end - 1, whose lists have num_words words.
   void launch_part(uint32_t first, uint32_t end, uint32_t num_words, Global<const float> logits,
                    Global<const uint32_t> positions, Stream& stream);
@@ -51,10 +80,12 @@ class DeviceSampler {
   PinnedBuffer<DeviceDraw> host_draws_;
   uint32_t num_sent_ = 0;  // the first host_draws_ that are on the device as they are
   PinnedBuffer<uint32_t> host_words_;
-  PinnedBuffer<uint32_t> host_drawn_;
+  Event sent_;  // the last copies from the host's memory are done
+  bool was_sent_ = false;
   DeviceBuffer<DeviceDraw> draws_;
   DeviceBuffer<uint32_t> words_;
   DeviceBuffer<uint32_t> drawn_;
+  uint32_t num_drawn_ = 0;
   // See DrawWorkspace.
   DeviceBuffer<Rank> firsts_;
   DeviceBuffer<Rank> winners_;

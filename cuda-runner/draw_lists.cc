@@ -25,6 +25,13 @@ bool has_lists(const Draw& draw) {
 
 }  // namespace
 
+bool is_plain(const Draw& draw) {
+  const SamplingParams& params = draw.params;
+  const bool has_penalties = params.repetition_penalty != 1.0f || params.presence_penalty != 0.0f ||
+                             params.frequency_penalty != 0.0f;
+  return !has_penalties && !has_lists(draw);
+}
+
 size_t DrawLists::max_words(uint32_t vocab_size) {
   return num_id_words(vocab_size) + 2 * size_t{vocab_size} + 2 * size_t{kMaxLogitBiases};
 }

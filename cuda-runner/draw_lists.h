@@ -12,6 +12,10 @@
 
 namespace runnel {
 
+// Whether the draw, and the next one of the sequence by the same parameters, depend on nothing but these and
+// the position.
+bool is_plain(const Draw& draw);
+
 class DrawLists {
  public:
   explicit DrawLists(uint32_t vocab_size) : vocab_size_(vocab_size), places_(vocab_size) {}

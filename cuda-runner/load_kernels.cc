@@ -7,6 +7,7 @@
 #include "cuda-runner/kernels/draw.h"
 #include "cuda-runner/kernels/embed.h"
 #include "cuda-runner/kernels/experts.h"
+#include "cuda-runner/kernels/feed.h"
 #include "cuda-runner/kernels/make_ready.h"
 #include "cuda-runner/kernels/norm.h"
 #include "cuda-runner/kernels/product.h"
@@ -24,7 +25,7 @@ void load_kernels(const DecoderSpec& spec, const AttentionShape& attention,
   };
   const auto load = [](cudaError_t status) { expect_success(status, "loading kernels"); };
   for (const auto of_every_model :
-       {load_draw, load_embed, load_make_ready, load_norm, load_rope_angles, load_rope_store})
+       {load_draw, load_embed, load_feed, load_make_ready, load_norm, load_rope_angles, load_rope_store})
     load(of_every_model());
   load(load_attend(kv_type, attention));
   const auto has_experts = [](const FfnSpec& ffn) { return ffn.experts.num_experts > 0; };

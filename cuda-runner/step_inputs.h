@@ -39,6 +39,7 @@ class StepInputs {
   void send(const Batch& batch, uint32_t num_rows, uint32_t spare_block, Stream& stream);
 
   Global<const uint32_t> token_ids() const { return part(0); }
+  Global<uint32_t> fed_ids() { return rows_.view().from(0, max_rows_); }
   Global<const uint32_t> positions() const { return part(1); }
   // As layers of this group read them.
   StepRows rows(uint32_t group) const {

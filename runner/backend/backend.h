@@ -182,10 +182,18 @@ class Backend {
   // Logits of the chosen rows of the batch, and the draws from them. rows has 1 to max_head_rows entries;
   // what they refer to must live until the draws have been read. The result is valid until the next call of
   // any function of the backend.
+  //
+  // If the batch repeats and has at most max_head_rows rows, `rows` are all that are needed of it, and the
+  // backend may go on with the next step before the host knows what is drawn. Its rows are those after these,
+  // of sequences that have a place for them in their block tables, with draws of the same parameters. What it
+  // stores for them lies at positions that are not computed yet. When a later batch has such a row, of the
+  // same sequence and token and with the same blocks, it has been computed; others are of no account.
   virtual LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) = 0;
   // The norm of hidden for the chosen rows of the batch, which is what head multiplies: (rows, width) floats
   // on the host. rows has 1 to max_head_rows entries. Invalidates the result of head.
   virtual std::vector<float> read_states(const NormSpec& norm, std::span<const uint32_t> rows) = 0;
+  // The rows of batches so far that had been computed ahead when they came.
+  virtual uint64_t num_rows_ahead() const { return 0; }
 
   // --- to look at, after an operation that was launched by itself
   // --------------------------------------------------------------------------------------------------

@@ -226,6 +226,7 @@ void EngineFlags::set_gpu_defaults() {
   block_size = 64;
   // A graph cannot replace a step with drafts.
   speculation = false;
+  reserves_next = true;
 }
 
 uint32_t EngineFlags::max_head_rows() const {
@@ -380,6 +381,7 @@ Result<LoadedModel> load(const EngineFlags& given, const ModelFiles& opened, std
                                                  .rows_of_weights = flags.rows_of_weights,
                                                  .positions_per_row = positions_per_row(config),
                                                  .speculation = flags.speculation,
+                                                 .reserves_next = flags.reserves_next,
                                                  .windows = plan->windows,
                                                  .kv_index = kv ? &kv->index() : nullptr,
                                                  .kv_sources = kv ? flags.kv_sources.get() : nullptr},

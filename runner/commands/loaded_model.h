@@ -52,6 +52,7 @@ struct EngineFlags {
   // These are set by the kind of device, not by flags: see SchedulerConfig; and whether the logits of all
   // sequences of a step are computed at once.
   uint32_t rows_of_weights = kRowsOfWeights;
+  bool reserves_next = false;
   bool has_one_head = false;
   bool speculation = true;
   uint32_t block_size = 32;

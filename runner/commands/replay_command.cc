@@ -54,6 +54,7 @@ Result<EngineFlags> engine_flags_from(const wire::RecordingStart& start) {
                      .mixed_batches = start.mixed_batches(),
                      .mixed_prefill_tokens = start.mixed_prefill_tokens(),
                      .rows_of_weights = start.rows_of_weights(),
+                     .reserves_next = start.reserves_next(),
                      .speculation = start.speculation(),
                      .block_size = start.block_size(),
                      .kv_cache_bytes = start.kv_cache_bytes(),

@@ -119,6 +119,7 @@ Result<std::unique_ptr<Recorder>> make_recorder(const EngineFlags& flags, const 
   start.set_mixed_prefill_tokens(flags.mixed_prefill_tokens);
   start.set_rows_of_weights(flags.rows_of_weights);
   start.set_speculation(flags.speculation);
+  start.set_reserves_next(flags.reserves_next);
   if (flags.quantize) start.set_quantize(quantize_type_name(*flags.quantize));
   return Recorder::open(serve_flags.record, serve_flags.record_max_bytes, start);
 }

@@ -222,6 +222,11 @@ void BlockManager::append_drafts(Sequence& sequence) {
   grow(sequence, blocks_for(sequence.num_tokens() + sequence.num_drafts));
 }
 
+void BlockManager::reserve_next(Sequence& sequence) {
+  const uint32_t num_blocks = blocks_for(sequence.num_tokens() + sequence.num_drafts + 1);
+  if (num_lacking(sequence, num_blocks) <= pool_.num_free()) grow(sequence, num_blocks);
+}
+
 void BlockManager::advance(Sequence& sequence) {
   CHECK(sequence.num_drafts == 0);
   uint32_t index = sequence.num_cached_tokens / windows_.block_size();

@@ -67,6 +67,9 @@ class BlockManager {
   uint32_t num_draft_places(const Sequence& sequence) const;
   void append_drafts(Sequence& sequence);
 
+  // Takes a block for the token after the last one and its drafts, if it needs one and there are free ones.
+  void reserve_next(Sequence& sequence);
+
   // Call it when the scheduled tokens have been computed. They count as cached, and the blocks that they fill
   // are remembered. Gives back the blocks that have left the window, and those that only wrong drafts needed.
   void advance(Sequence& sequence);

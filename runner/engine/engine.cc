@@ -1,6 +1,7 @@
 #include "runner/engine/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "runner/check.h"
@@ -8,6 +9,15 @@
 #include "runner/sampling/sampler.h"
 
 namespace runnel {
+namespace {
+
+// Several engines may use a model in turn.
+uint64_t next_serial() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
+}
+
+}  // namespace
 
 Engine::Engine(Model& model, const EngineConfig& config, SteadyClock now, std::unique_ptr<MaskFiller> masks)
     : model_(model),
@@ -26,6 +36,7 @@ std::optional<RequestError> Engine::add(Sequence sequence) {
     sequence.max_tokens = std::min(sequence.max_tokens, config_.max_model_len - sequence.num_prompt_tokens);
   if (std::optional<RequestError> refusal = refusal_of(sequence)) return refusal;
   sequence.sees_ahead = model_.config().is_encoder;
+  sequence.serial = next_serial();
   if (sequence.accepted_at == std::chrono::steady_clock::time_point()) sequence.accepted_at = now_();
   scheduler_.add(sequences_.emplace(request_id, std::move(sequence)).first->second);
   return std::nullopt;
@@ -206,13 +217,14 @@ Engine::WantedRows Engine::build_batch(const Plan& plan) {
   batch_.types.clear();
   batch_.sequences.clear();
   batch_sequences_.clear();
+  batch_.repeats = repeats(plan);
   WantedRows wanted;
   for (Sequence* sequence : plan.sequences) {
     if (sequence->is_cancelled) continue;
     const uint32_t first_position = sequence->num_cached_tokens;
     const uint32_t end_position = first_position + sequence->num_scheduled_tokens;
-    batch_.sequences.push_back(
-        {batch_.num_rows(), sequence->num_scheduled_tokens, first_position, sequence->block_tables});
+    batch_.sequences.push_back({batch_.num_rows(), sequence->num_scheduled_tokens, first_position,
+                                sequence->block_tables, sequence->serial});
     batch_sequences_.push_back(sequence);
     const PooledStates* const pooled = sequence->pooled ? &*sequence->pooled : nullptr;
     for (uint32_t position = first_position; position < end_position; ++position) {
@@ -229,6 +241,12 @@ Engine::WantedRows Engine::build_batch(const Plan& plan) {
     }
   }
   return wanted;
+}
+
+// Drafts, which depend on the tokens of this step, would add rows to the next one.
+bool Engine::repeats(const Plan& plan) const {
+  return !config_.scheduler.speculation && plan.num_decoding == plan.sequences.size() &&
+         scheduler_.num_running() == plan.sequences.size() && scheduler_.num_waiting() == 0;
 }
 
 std::vector<Sequence*> Engine::sequences_without_masks(std::span<const WantedRow> wanted) {
@@ -275,7 +293,8 @@ HeadRow Engine::WantedRow::for_head() const {
   if (!draws()) return {.row = row, .wants_logits = true};
   return {.row = row,
           .draw = draw_of(*sequence, position + 1),
-          .wants_logits = sequence->top_logprobs.has_value()};
+          .wants_logits = sequence->top_logprobs.has_value(),
+          .is_last = sequence->num_generated() + 1 >= sequence->max_tokens};
 }
 
 void Engine::use_rows(std::span<const WantedRow> group, const DuringStep& during_step, StepOutput& output) {

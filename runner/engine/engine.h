@@ -188,6 +188,8 @@ class Engine {
   };
 
   std::optional<RequestError> refusal_of(const Sequence& sequence) const;
+  // See Batch::repeats.
+  bool repeats(const Plan& plan) const;
   WantedRows build_batch(const Plan& plan);
   // The sequences that draw with a mask that is not known yet. Each has one such row, since it has no drafts.
   static std::vector<Sequence*> sequences_without_masks(std::span<const WantedRow> wanted);

@@ -48,6 +48,7 @@ Plan Scheduler::schedule() {
   CHECK(!plan.sequences.empty() || !has_work());
   plan.is_prefill = plan.num_decoding == 0;
   if (config_.speculation) add_drafts(plan);
+  if (config_.reserves_next) reserve_next(plan);
   count(plan);
   return plan;
 }
@@ -154,6 +155,11 @@ void Scheduler::add_drafts(Plan& plan) {
     num_left -= sequence.num_drafts;
     counts_.num_drafts += sequence.num_drafts;
   }
+}
+
+void Scheduler::reserve_next(const Plan& plan) {
+  for (Sequence* sequence : std::span(plan.sequences).first(plan.num_decoding))
+    if (sequence->num_generated() + 1 < sequence->max_tokens) blocks_.reserve_next(*sequence);
 }
 
 uint32_t Scheduler::num_draft_rows(uint32_t num_decoding) const {

@@ -69,6 +69,9 @@ struct SchedulerConfig {
   // counted.
   uint32_t positions_per_row = 0;
   bool speculation = false;
+  // A next token also takes the block that the token after it needs, if there is a free one. For a device
+  // that computes ahead.
+  bool reserves_next = false;
   // Positions that a row sees in the layers of each group, its own included; 0: all.
   std::vector<uint32_t> windows = {0};
   KvIndex* kv_index = nullptr;      // of blocks that outlive the process; null: none do
@@ -147,6 +150,7 @@ class Scheduler {
   // Whether the first waiting sequence has begun before and can continue, so that it must get a place.
   bool keeps_a_place();
   void add_drafts(Plan& plan);
+  void reserve_next(const Plan& plan);
   // Limit of the rows of drafts in a step with this many next tokens.
   uint32_t num_draft_rows(uint32_t num_decoding) const;
   void count(const Plan& plan);

@@ -56,6 +56,7 @@ enum class FinishReason { kNone, kStopId, kMaxTokens };
 
 struct Sequence {
   uint32_t request_id = 0;
+  uint64_t serial = 0;              // see BatchSequence; the engine gives it
   std::vector<uint32_t> token_ids;  // prompt, then generated ones; during a step, drafts at the end
   // Of the original prompt; tokens emitted by earlier runners count as generated.
   uint32_t num_prompt_tokens = 0;

@@ -18,7 +18,7 @@
 namespace runnel {
 
 // Changes when the meaning of entries, or the steps that a scheduler plans, change.
-constexpr uint32_t kRecordingVersion = 6;
+constexpr uint32_t kRecordingVersion = 7;
 
 class Recorder {
  public:

@@ -24,6 +24,7 @@ struct HeadRow {
   uint32_t row;  // of the batch
   std::optional<Draw> draw = std::nullopt;
   bool wants_logits = false;  // on the host
+  bool is_last = false;       // whatever is drawn, the sequence has no further row
 };
 
 // The results for the rows of one call, in the same order.

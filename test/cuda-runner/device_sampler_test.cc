@@ -40,10 +40,11 @@ Ids drawn_by_cpu(const std::vector<Case>& cases) {
 
 Ids launched(DeviceSampler& sampler, const std::vector<HeadRow>& rows, const DeviceBuffer<float>& logits,
              const DeviceBuffer<uint32_t>& positions, Stream& stream) {
+  auto drawn = *DrawnIds::allocate(static_cast<uint32_t>(rows.size()));
+  sampler.launch(rows, logits.view(), positions.view(), drawn, stream);
   Ids ids;
-  sampler.launch(rows, logits.view(), positions.view(), stream);
-  stream.synchronize();
-  sampler.read(rows, ids);
+  uint32_t num_draws = 0;
+  for (const HeadRow& row : rows) ids.push_back(row.draw ? drawn.at(num_draws++) : std::nullopt);
   return ids;
 }
 
@@ -70,6 +71,15 @@ Ids drawn_by_device(const std::vector<Case>& cases, size_t max_list_words = kMax
   auto sampler = *DeviceSampler::allocate(static_cast<uint32_t>(cases.size()),
                                           static_cast<uint32_t>(vocab_size), max_list_words);
   Ids ids = launched(sampler, rows, logits, positions, stream);
+  // Another launch is given to the device before the ids of the first are read.
+  auto first = *DrawnIds::allocate(static_cast<uint32_t>(rows.size()));
+  auto second = *DrawnIds::allocate(static_cast<uint32_t>(rows.size()));
+  sampler.launch(odd_rows, std::as_const(logits).view(), std::as_const(positions).view(), first, stream);
+  sampler.launch(rows, std::as_const(logits).view(), std::as_const(positions).view(), second, stream);
+  for (uint32_t row = 0; row < rows.size(); ++row) {
+    if (row % 2 == 1) REQUIRE(first.at(row / 2) == ids[row]);
+    REQUIRE(second.at(row) == ids[row]);
+  }
   // The same draws again, which are on the device already.
   REQUIRE(launched(sampler, rows, logits, positions, stream) == ids);
   // The next launch is not affected by these, and a row without a draw has no result.

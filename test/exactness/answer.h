@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,8 @@ namespace runnel::exactness {
 
 struct Answer {
   std::vector<uint32_t> token_ids;
-  std::vector<uint64_t> logits_hashes;  // for each token, of the row of logits that it was drawn from
+  // For each token, of the row of logits that it was drawn from, if that was read.
+  std::vector<std::optional<uint64_t>> logits_hashes;
   FinishReason finish_reason = FinishReason::kNone;
   bool is_in_order = true;  // no index is missing or twice, and no token comes after the end
 
@@ -24,8 +26,10 @@ inline std::string difference(const Answer& alone, const Answer& together) {
   const uint32_t num_common = std::min(alone.size(), together.size());
   for (uint32_t i = 0; i < num_common; ++i) {
     const std::string place = " of token " + std::to_string(i) + " of " + std::to_string(alone.size());
-    if (alone.logits_hashes[i] != together.logits_hashes[i]) return "the logits" + place;
-    if (alone.token_ids[i] != together.token_ids[i]) return "the id" + place + ", from equal logits";
+    const bool is_known = alone.logits_hashes[i] && together.logits_hashes[i];
+    if (is_known && alone.logits_hashes[i] != together.logits_hashes[i]) return "the logits" + place;
+    if (alone.token_ids[i] != together.token_ids[i])
+      return "the id" + place + (is_known ? ", from equal logits" : "");
   }
   if (alone.size() != together.size())
     return "the length: " + std::to_string(alone.size()) + " tokens alone, " +

@@ -5,13 +5,14 @@
 namespace runnel::exactness {
 namespace {
 
-// Chooses every kind of sampling, but none so often that it hides the others.
-void choose_sampling(Random& random, uint32_t vocab_size, wire::Sampling& sampling) {
+// Chooses every kind of sampling, but none so often that it hides the others. plain: none that lists ids.
+void choose_sampling(Random& random, uint32_t vocab_size, bool plain, wire::Sampling& sampling) {
   sampling.set_temperature(random.pick({0.0f, 0.0f, 0.3f, 0.7f, 1.0f, 1.0f, 1.8f}));
   sampling.set_seed(random.bits());
   if (random.one_in(4)) sampling.set_top_k(random.pick({1u, 5u, 40u}));
   if (random.one_in(4)) sampling.set_top_p(random.pick({0.0f, 0.5f, 0.9f, 0.99f}));
   if (random.one_in(4)) sampling.set_min_p(random.pick({0.02f, 0.2f, 1.0f}));
+  if (plain) return;
   if (random.one_in(4)) sampling.set_repetition_penalty(random.pick({0.8f, 1.1f, 1.7f}));
   if (random.one_in(4)) sampling.set_presence_penalty(random.pick({-1.0f, 0.4f, 2.0f}));
   if (random.one_in(4)) sampling.set_frequency_penalty(random.pick({-0.3f, 0.2f, 1.5f}));
@@ -50,7 +51,7 @@ void choose_prompt(Random& random, const Sizes& sizes, uint32_t vocab_size, cons
 }
 
 wire::Generate random_request(Random& random, const Sizes& sizes, uint32_t vocab_size, uint32_t request_id,
-                              const wire::Generate& under_test) {
+                              bool plain, const wire::Generate& under_test) {
   wire::Generate request;
   request.set_request_id(request_id);
   choose_prompt(random, sizes, vocab_size, under_test, request);
@@ -59,7 +60,7 @@ wire::Generate random_request(Random& random, const Sizes& sizes, uint32_t vocab
     for (const uint32_t id : random.ids(random.between(1, 4), vocab_size)) request.add_stop_ids(id);
   if (random.one_in(6)) request.set_min_tokens(random.between(1, request.max_tokens()));
   if (random.one_in(6)) request.set_cache_salt("another tenant");
-  choose_sampling(random, vocab_size, *request.mutable_sampling());
+  choose_sampling(random, vocab_size, plain, *request.mutable_sampling());
   return request;
 }
 
@@ -67,13 +68,14 @@ wire::Generate random_request(Random& random, const Sizes& sizes, uint32_t vocab
 
 Case random_case(Random& random, const Sizes& sizes, uint32_t vocab_size) {
   Case made;
-  made.request = random_request(random, sizes, vocab_size, kRequestUnderTest, {});
+  made.is_plain = sizes.has_graphs && random.one_in(2);
+  made.request = random_request(random, sizes, vocab_size, kRequestUnderTest, made.is_plain, {});
   // In half of the cases the others are far ahead, so that shared prefixes are already in the cache.
   made.arrivals.push_back({made.request, random.one_in(2) ? random.below(4) : random.between(8, 24)});
   const uint32_t num_neighbours = random.between(1, sizes.max_neighbours);
   for (uint32_t i = 0; i < num_neighbours; ++i) {
     made.arrivals.push_back(
-        {random_request(random, sizes, vocab_size, kRequestUnderTest + 1 + i, made.request),
+        {random_request(random, sizes, vocab_size, kRequestUnderTest + 1 + i, made.is_plain, made.request),
          random.below(8)});
     if (random.one_in(4))
       made.arrivals.back().pooling =

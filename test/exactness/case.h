@@ -35,6 +35,7 @@ struct Case {
   uint32_t max_model_len;         // of every engine; some answers end at this length
   wire::Generate request;         // the request under test
   std::vector<Arrival> arrivals;  // of all requests; the first is that under test
+  bool is_plain = false;          // no request has lists of ids or asks for log-probabilities
 };
 
 constexpr uint32_t kRequestUnderTest = 1;  // the id of that request

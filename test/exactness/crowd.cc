@@ -24,13 +24,13 @@ uint32_t num_drafts_of_tested(const Plan& plan) {
 Crowd::Crowd(const Subject& subject, const Sizes& sizes, const Case& of_case, Random& random)
     : subject_(subject),
       sizes_(sizes),
-      max_model_len_(of_case.max_model_len),
+      case_(of_case),
       random_(random),
       num_kills_left_(random.pick({0u, 0u, 1u, 2u, 2u})) {
   for (const Arrival& arrival : of_case.arrivals)
     members_.push_back(
         {.request = arrival.request, .arrival_step = arrival.step, .pooling = arrival.pooling, .answer = {}});
-  if (random.one_in(2)) {
+  if (!of_case.is_plain && random.one_in(2)) {
     under_test().request.set_top_logprobs(random.below(6));
     events_.add(Event::kLogprobs);
   }
@@ -52,7 +52,7 @@ Answer Crowd::run() {
 
 void Crowd::start_runner() {
   runner_.reset();  // first, since two runners at once would need twice the memory
-  runner_.emplace(subject_, random_setting(random_, subject_, sizes_, max_model_len_));
+  runner_.emplace(subject_, random_setting(random_, subject_, sizes_, case_));
   was_scheduled_ = false;
 }
 
@@ -110,6 +110,8 @@ void Crowd::step() {
   notice(plan);
   const Contender& contender = subject_.contender();
   const uint64_t num_replays = contender.num_graph_replays();
+  const Backend& backend = *runner_->loaded.backend;
+  const uint64_t num_rows_ahead = backend.num_rows_ahead();
   const uint32_t num_drafts = num_drafts_of_tested(plan);
   const StepOutput output = runner_->watched.compute(plan);
   const auto is_drawn = [](const NewToken& token) {
@@ -118,8 +120,9 @@ void Crowd::step() {
   const auto num_drawn = static_cast<uint32_t>(std::ranges::count_if(output.tokens, is_drawn));
   if (num_drawn > 0) events_.add(Event::kDrafts);
   if (num_drawn < num_drafts) events_.add(Event::kRejected);
-  const bool is_replayed = contender.num_graph_replays() > num_replays;
-  for (const NewToken& token : output.tokens) take(token, is_replayed);
+  const Means means{contender.num_graph_replays() > num_replays,
+                    backend.num_rows_ahead() - num_rows_ahead == plan.sequences.size()};
+  for (const NewToken& token : output.tokens) take(token, means);
   for (const Embedded& embedded : output.embedded) take(embedded);
 }
 
@@ -137,7 +140,7 @@ void Crowd::notice(const Plan& plan) {
   was_scheduled_ = true;
 }
 
-void Crowd::take(const NewToken& token, bool is_replayed) {
+void Crowd::take(const NewToken& token, const Means& means) {
   Member& member = members_.at(token.request_id - kRequestUnderTest);
   const auto num_prompt_tokens = static_cast<uint32_t>(member.request.token_ids_size());
   runner_->watched.append(token, num_prompt_tokens, member.answer);
@@ -154,7 +157,8 @@ void Crowd::take(const NewToken& token, bool is_replayed) {
   if (runner_->setting.flags.enforce_eager) events_.add(Event::kEager);
   if (runner_->setting.flags.num_ranks > 1) events_.add(Event::kDevices);
   if (runner_->setting.flags.gathers_by_nccl) events_.add(Event::kNccl);
-  if (is_replayed) events_.add(Event::kReplayed);
+  if (means.is_replayed) events_.add(Event::kReplayed);
+  if (means.is_ahead) events_.add(Event::kAhead);
   CHECK(token.logprobs.has_value() == member.request.has_top_logprobs());
 }
 

@@ -17,7 +17,7 @@ namespace runnel::exactness {
 
 class Crowd {
  public:
-  // All arguments but of_case must outlive this.
+  // All arguments must outlive this.
   Crowd(const Subject& subject, const Sizes& sizes, const Case& of_case, Random& random);
 
   // Runs until the request under test has ended.
@@ -47,7 +47,7 @@ class Crowd {
     Runner(const Subject& subject, const Setting& with) : setting(with), loaded(subject.load(with)) {}
     Setting setting;
     LoadedModel loaded;
-    WatchedEngine watched{*loaded.model, loaded.engine->config()};
+    WatchedEngine watched{*loaded.model, loaded.engine->config(), setting.reads_logits};
   };
 
   Member& under_test() { return members_.front(); }
@@ -60,13 +60,18 @@ class Crowd {
   void set_paused(Member& member, bool is_paused);
   void step();
   void notice(const Plan& plan);
-  void take(const NewToken& token, bool is_replayed);
+  // What computed a step.
+  struct Means {
+    bool is_replayed;
+    bool is_ahead;
+  };
+  void take(const NewToken& token, const Means& means);
   void take(const Embedded& embedded);
   void clear_out();
 
   const Subject& subject_;
   const Sizes& sizes_;
-  const uint32_t max_model_len_;
+  const Case& case_;
   Random& random_;
   std::vector<Member> members_;
   std::optional<Runner> runner_;

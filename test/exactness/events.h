@@ -23,6 +23,7 @@ enum class Event : size_t {
   kPortable,  // ... in a runner with the portable kernels
   kEager,     // ... in a runner without graphs
   kReplayed,  // ... in a step computed by a graph that had been launched before
+  kAhead,     // ... in a step that the device had computed before it was planned
   kDevices,   // ... by several devices together
   kNccl,      // ... which gathered by NCCL
   kLogprobs,  // it asked for log-probabilities
@@ -34,10 +35,11 @@ enum class Event : size_t {
 
 constexpr size_t kNumEvents = static_cast<size_t>(Event::kCount);
 constexpr std::array<const char*, kNumEvents> kEventNames = {
-    "in company",         "prompt split",     "mixed step",     "prefix hit",      "preempted",
-    "paused and resumed", "cancels near it",  "killed",         "killed twice",    "several threads",
-    "several nodes",      "portable kernels", "without graphs", "graph replayed",  "several devices",
-    "gathered by NCCL",   "logprobs asked",   "drafts drawn",   "drafts rejected", "vectors near it"};
+    "in company",         "prompt split",     "mixed step",     "prefix hit",     "preempted",
+    "paused and resumed", "cancels near it",  "killed",         "killed twice",   "several threads",
+    "several nodes",      "portable kernels", "without graphs", "graph replayed", "computed ahead",
+    "several devices",    "gathered by NCCL", "logprobs asked", "drafts drawn",   "drafts rejected",
+    "vectors near it"};
 
 class Events {
  public:

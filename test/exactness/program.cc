@@ -125,6 +125,7 @@ class Exactness {
         return sizes_.has_portable_kernels;
       case Event::kEager:
       case Event::kReplayed:
+      case Event::kAhead:
         return sizes_.has_graphs;
       case Event::kDevices:
         return sizes_.num_devices > 1;

@@ -6,7 +6,8 @@
 
 namespace runnel::exactness {
 
-Setting random_setting(Random& random, const Subject& subject, const Sizes& sizes, uint32_t max_model_len) {
+Setting random_setting(Random& random, const Subject& subject, const Sizes& sizes, const Case& of_case) {
+  const uint32_t max_model_len = of_case.max_model_len;
   Setting setting;
   EngineFlags& flags = setting.flags;
   flags.model = subject.path();
@@ -21,6 +22,8 @@ Setting random_setting(Random& random, const Subject& subject, const Sizes& size
   }
   flags.enforce_eager = sizes.has_graphs && random.one_in(3);
   flags.ranks_are_gpus = sizes.has_graphs;
+  flags.reserves_next = sizes.has_graphs && !random.one_in(8);
+  setting.reads_logits = !of_case.is_plain || random.one_in(3);
   if (sizes.num_devices > 1 && subject.is_divisible() && random.one_in(3)) {
     flags.num_ranks = sizes.num_devices;
     flags.gathers_by_nccl = sizes.has_nccl && random.one_in(2);
@@ -30,7 +33,7 @@ Setting random_setting(Random& random, const Subject& subject, const Sizes& size
       random.one_in(8) ? random.between(1, 8) : random.between(8, max_model_len + 8);
   flags.mixed_batches = !random.one_in(4);
   flags.mixed_prefill_tokens = random.pick({1u, 3u, 8u, 32u, 256u});
-  flags.speculation = !random.one_in(4);
+  flags.speculation = setting.reads_logits ? !random.one_in(4) : random.one_in(4);
   flags.block_size = random.pick({8u, 8u, 8u, 8u, 16u, 16u, 32u, 256u});
 
   // There are blocks for the longest request but not for many more, so that they run out.

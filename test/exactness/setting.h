@@ -7,6 +7,6 @@
 
 namespace runnel::exactness {
 
-Setting random_setting(Random& random, const Subject& subject, const Sizes& sizes, uint32_t max_model_len);
+Setting random_setting(Random& random, const Subject& subject, const Sizes& sizes, const Case& of_case);
 
 }  // namespace runnel::exactness

@@ -16,12 +16,15 @@ namespace runnel::exactness {
 // Settings that must not change a bit. Those that may, as the model file, belong to Subject.
 struct Setting {
   EngineFlags flags;
+  // Whether the logits are read. A device that computes ahead keeps them to itself.
+  bool reads_logits = true;
 };
 
 // A fresh engine over a loaded model.
 class WatchedEngine {
  public:
-  WatchedEngine(Model& model, const EngineConfig& config) : model_(model), engine_(model_, config) {}
+  WatchedEngine(Model& model, const EngineConfig& config, bool reads_logits = true)
+      : model_(model, reads_logits), engine_(model_, config) {}
 
   // Ends the program if the request is refused, since every case can be computed.
   void add(const wire::Generate& request);

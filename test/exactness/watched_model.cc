@@ -25,6 +25,7 @@ void WatchedModel::forward(Batch& batch, const BetweenLayers& between_layers) {
 }
 
 LogitRows& WatchedModel::logits(std::span<const HeadRow> rows) {
+  if (!reads_logits_) return model_.logits(rows);
   std::vector<HeadRow> read(rows.begin(), rows.end());
   for (HeadRow& row : read) row.wants_logits = true;
   LogitRows& logits = model_.logits(read);

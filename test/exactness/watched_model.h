@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace runnel::exactness {
 class WatchedModel final : public Model {
  public:
   // The model must outlive this one.
-  explicit WatchedModel(Model& model) : model_(model) {}
+  WatchedModel(Model& model, bool reads_logits) : model_(model), reads_logits_(reads_logits) {}
 
   // Says which requests the next forward pass computes.
   void expect(const Plan& plan);
@@ -25,8 +26,9 @@ class WatchedModel final : public Model {
   std::vector<float> states(std::span<const uint32_t> rows) override { return model_.states(rows); }
   float classify(std::span<const float> state) const override { return model_.classify(state); }
 
-  // The hash of the logits after the token at this position of the request.
-  uint64_t logits_hash(uint32_t request_id, uint32_t position) const {
+  // The hash of the logits after the token at this position of the request, if logits are read.
+  std::optional<uint64_t> logits_hash(uint32_t request_id, uint32_t position) const {
+    if (!reads_logits_) return std::nullopt;
     return hashes_.at({request_id, position});
   }
 
@@ -34,6 +36,7 @@ class WatchedModel final : public Model {
   using Place = std::pair<uint32_t, uint32_t>;  // request, position
 
   Model& model_;
+  bool reads_logits_;
   std::vector<uint32_t> request_ids_;  // by sequence of the batch
   std::vector<Place> places_;          // by row of the batch
   std::map<Place, uint64_t> hashes_;

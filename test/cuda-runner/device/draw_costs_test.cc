@@ -26,8 +26,9 @@ class CountedDraw {
     auto sampler = *DeviceSampler::allocate(1, kVocabSize);
     const uint32_t token_id = 0;
     const std::vector<HeadRow> rows = {{0, Draw{{&token_id, 1}, 1, params}}};
-    sampler.launch(rows, std::as_const(logits).view(), std::as_const(positions).view(), stream);
-    stream.synchronize();
+    auto ids = *DrawnIds::allocate(1);
+    sampler.launch(rows, std::as_const(logits).view(), std::as_const(positions).view(), ids, stream);
+    CHECK(ids.at(0));
   }
 
   uint64_t launches() const { return counters_.of("").launches; }

@@ -129,6 +129,7 @@ TEST_CASE(
         .mixed_batches = round % 2 == 0,
         .mixed_prefill_tokens = 1 + below(12),
         .speculation = below(2) == 0,
+        .reserves_next = below(2) == 0,
         .windows = of_groups};
     CAPTURE(round);
     Scheduler scheduler(config);

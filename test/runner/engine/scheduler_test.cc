@@ -304,4 +304,25 @@ TEST_CASE("scheduler: a step has no more sequences than rows") {
   }
 }
 
+TEST_CASE(
+    "scheduler: the block of the token after the next one is taken if it is free and the token will come") {
+  constexpr uint32_t kBlocks = 2;
+  for (const uint32_t num_blocks : {kBlocks, kBlocks - 1}) {
+    for (const uint32_t max_tokens : {2u, 3u}) {
+      CAPTURE(num_blocks);
+      CAPTURE(max_tokens);
+      Scheduler scheduler({.block_size = 4, .num_blocks = num_blocks, .reserves_next = true});
+      Sequence sequence = sequence_of(1, count_from(10, 3), max_tokens);
+      scheduler.add(sequence);
+      step(scheduler);
+      // The fourth token fills the first block.
+      const Plan plan = scheduler.schedule();
+      CHECK(sequence.block_tables[0].size() == (num_blocks == kBlocks && max_tokens == 3 ? 2 : 1));
+      compute(scheduler, plan);
+      scheduler.check_integrity();
+      if (max_tokens == 2) CHECK(scheduler.blocks().pool().num_free() == num_blocks);
+    }
+  }
+}
+
 }  // namespace runnel

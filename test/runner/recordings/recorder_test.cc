@@ -100,8 +100,8 @@ TEST_CASE("recording: an invalid, damaged or foreign-version file is refused wit
   CHECK(error_of("GGUF and some more text").find("not a recording") != std::string::npos);
   CHECK(error_of("\x02\x08\x01").find("not a recording") != std::string::npos);
   CHECK(error_of("\xff\xff\xff\xff\xff\xff").find("not a recording") != std::string::npos);
-  CHECK(error_of("\x04\x12\x02\x08\x01") == path + " is a recording of version 1; this program reads 6.");
-  CHECK(error_of("\x04\x12\x02\x08\x06") == "");
+  CHECK(error_of("\x04\x12\x02\x08\x01") == path + " is a recording of version 1; this program reads 7.");
+  CHECK(error_of("\x04\x12\x02\x08\x07") == "");
   fs::remove(path);
   CHECK(Recording::open(path).error().exit_code == ExitCode::kNoFile);
 }
