@@ -1,6 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { DurableJob, Job } from '../../../gateway/jobs/job.ts';
+import { DurableJob } from '../../../gateway/jobs/durable-job.ts';
+import { Job } from '../../../gateway/jobs/job.ts';
 import type { LogEnd } from '../../../gateway/journal/token-log.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { byteModel } from '../../fixtures/byte-model.ts';
