@@ -7,8 +7,7 @@ import { marksIn, readAs, thinkingLimit } from '../generation/thinking-families.
 import type { Thinking } from '../generation/thinking-parser.ts';
 import type { CallSyntax } from '../generation/tool-call-parser.ts';
 
-import type { DurableJob } from '../jobs/durable-job.ts';
-import type { Job } from '../jobs/job.ts';
+import type { DurableJob, Job } from '../jobs/job.ts';
 import type { JobFacts, Jobs } from '../jobs/jobs.ts';
 import type { StoredAnswer } from '../jobs/stored-answer.ts';
 import { JournalRefusal } from '../journal/journal-error.ts';

@@ -16,8 +16,7 @@ import {
 import { Quarantine } from '../runner/supervision/quarantine.ts';
 import { type Clock, maxDelayMs, systemClock } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
-import { DurableJob, type DurableJobEvents, generationErrorOf, shortened } from './durable-job.ts';
-import { Job } from './job.ts';
+import { DurableJob, type DurableJobEvents, generationErrorOf, Job, shortened } from './job.ts';
 import { jobEnded, jobIdInUse, keyInUse, notDurable, stopping } from './job-errors.ts';
 import { ModelTurns } from './model-turns.ts';
 import { Resumption } from './resumption.ts';

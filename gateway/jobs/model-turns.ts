@@ -1,6 +1,6 @@
 import type { ServedModel } from '../models/model-registry.ts';
 import { ANONYMOUS, isInBackground } from '../system/caller.ts';
-import type { DurableJob } from './durable-job.ts';
+import type { DurableJob } from './job.ts';
 
 /**
  * Takes the jobs of a model whose time slice is over from its runner, so that the model can leave. They wait for its next turn. A

@@ -4,7 +4,7 @@ import { GenerationError } from '../runner/runner.ts';
 import { ANONYMOUS } from '../system/caller.ts';
 import { type Clock, maxDelayMs } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
-import { type DurableJob, generationErrorOf, shortened } from './durable-job.ts';
+import { type DurableJob, generationErrorOf, shortened } from './job.ts';
 
 /**
  * Starts jobs that wait: those of an earlier process, those that a runner could not take, and those that were parked. Ends jobs

@@ -2,7 +2,7 @@ import type { Context, Handler } from 'hono';
 import * as z from 'zod';
 import { openAnswer, requireJournal, stageOf } from '../../calls/kept-answer.ts';
 import { ApiError, shown, unsupported } from '../../errors/api-error.ts';
-import type { DurableJob } from '../../jobs/durable-job.ts';
+import type { DurableJob } from '../../jobs/job.ts';
 import { asList, asObject, memberOf } from '../../json/json-values.ts';
 import { callersOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';

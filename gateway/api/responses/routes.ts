@@ -10,7 +10,7 @@ import {
   streamKept,
 } from '../../calls/kept-answer.ts';
 import { ApiError, shown, unsupported } from '../../errors/api-error.ts';
-import type { DurableJob } from '../../jobs/durable-job.ts';
+import type { DurableJob } from '../../jobs/job.ts';
 import { memberOf } from '../../json/json-values.ts';
 import { cancelled } from '../../runner/runner.ts';
 import { callersOf } from '../../server/guard/caller.ts';

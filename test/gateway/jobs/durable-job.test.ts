@@ -1,7 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { DurableJob } from '../../../gateway/jobs/durable-job.ts';
-import { Job } from '../../../gateway/jobs/job.ts';
+import { DurableJob, Job } from '../../../gateway/jobs/job.ts';
 import type { LogEnd } from '../../../gateway/journal/token-log.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { byteModel } from '../../fixtures/byte-model.ts';

@@ -1,5 +1,5 @@
 import * as assert from 'uvu/assert';
-import type { DurableJob } from '../../../gateway/jobs/durable-job.ts';
+import type { DurableJob } from '../../../gateway/jobs/job.ts';
 import { type GenerateRequest, GenerationError, type RunnerState } from '../../../gateway/runner/runner.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { closingSuite } from '../../fixtures/closing-suite.ts';

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import * as assert from 'uvu/assert';
-import type { DurableJob } from '../../../gateway/jobs/durable-job.ts';
+import type { DurableJob } from '../../../gateway/jobs/job.ts';
 import type { JournalOptions } from '../../../gateway/journal/journal.ts';
 import { unpackStart } from '../../../gateway/journal/records.ts';
 import { JournalStore } from '../../../gateway/journal/store.ts';

@@ -1,8 +1,7 @@
 import { ClassicLevel } from 'classic-level';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { DurableJob } from '../../../gateway/jobs/durable-job.ts';
-import { Job } from '../../../gateway/jobs/job.ts';
+import { DurableJob, Job } from '../../../gateway/jobs/job.ts';
 import type { Journal } from '../../../gateway/journal/journal.ts';
 import { emptyContent } from '../../../gateway/journal/records.ts';
 import { JournalStore } from '../../../gateway/journal/store.ts';

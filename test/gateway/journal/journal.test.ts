@@ -2,8 +2,7 @@ import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSyn
 import { join } from 'node:path';
 import { ClassicLevel } from 'classic-level';
 import * as assert from 'uvu/assert';
-import { DurableJob } from '../../../gateway/jobs/durable-job.ts';
-import { Job } from '../../../gateway/jobs/job.ts';
+import { DurableJob, Job } from '../../../gateway/jobs/job.ts';
 import { endKey, pieceKey, TOKENS_PER_PIECE } from '../../../gateway/journal/entry.ts';
 import { type Journal, sweepMs } from '../../../gateway/journal/journal.ts';
 import { JournalError, JournalRefusal, JournalUnavailable } from '../../../gateway/journal/journal-error.ts';
