@@ -34,7 +34,7 @@ namespace {
 using Vector = std::vector<float>;
 
 // Handles are indices of weights_. CHECK catches a handle of another backend or of another kind.
-class CpuBackend final : public Backend {
+class CpuBackend final : public Backend, private FlowReader {
  public:
   CpuBackend(const Kernels& kernels, std::shared_ptr<ThreadPool> threads, const BackendOptions& options)
       : threads_(std::move(threads)),
@@ -81,6 +81,9 @@ class CpuBackend final : public Backend {
   void ffn(const Batch& batch, const FfnSpec& ffn) override;
   LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
   std::vector<float> read_states(const NormSpec& norm, std::span<const uint32_t> rows) override;
+  FlowReader& flows() override { return *this; }
+
+ private:
   std::vector<float> read_rows(Flow flow, uint32_t num_rows) override;
   std::vector<float> read_kv(const LayerSpec& layer, const BatchSequence& sequence,
                              uint32_t num_positions) override {
@@ -88,7 +91,6 @@ class CpuBackend final : public Backend {
     return cache_.read(layer.kv.layer, sequence.block_tables[layer.kv.group], num_positions);
   }
 
- private:
   static Result<void> check_boards(const DecoderWidths& widths, const StepLimits& limits,
                                    uint32_t vocab_size);
   WeightHandle add_weight(std::variant<StackedMatrix, Vector> weight) {

@@ -24,7 +24,7 @@ namespace {
 
 // Each operation is given to all ranks, and then what they have computed is exchanged. Of the memory plan,
 // numbers of bytes are those of all devices together, as if each took what the largest part takes.
-class CudaBackend final : public Backend {
+class CudaBackend final : public Backend, private FlowReader {
  public:
   // nccl: null if gathers are copies.
   CudaBackend(std::vector<std::unique_ptr<DeviceRank>> ranks, std::unique_ptr<const NcclClique> nccl,
@@ -73,6 +73,9 @@ class CudaBackend final : public Backend {
   LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
   std::vector<float> read_states(const NormSpec& norm, std::span<const uint32_t> rows) override;
   uint64_t num_rows_ahead() const override { return ahead_.num_rows(); }
+  FlowReader& flows() override { return *this; }
+
+ private:
   std::vector<float> read_rows(Flow flow, uint32_t num_rows) override {
     CHECK(pass_.is_eager() && is_alone());
     return ranks_.front()->read_rows(flow, num_rows);
@@ -83,7 +86,6 @@ class CudaBackend final : public Backend {
     return ranks_.front()->read_kv(layer, sequence, num_positions);
   }
 
- private:
   using Ranks = std::vector<std::unique_ptr<DeviceRank>>;
 
   static std::vector<const Device*> devices_of(const Ranks& ranks) {

@@ -25,6 +25,7 @@
 #include "runner/backend/batch.h"
 #include "runner/backend/compute_device.h"
 #include "runner/backend/decoder_spec.h"
+#include "runner/backend/flow_reader.h"
 #include "runner/backend/kv_type.h"
 #include "runner/formats/tensor.h"
 #include "runner/result.h"
@@ -99,9 +100,6 @@ struct StepMemory {
 
   uint64_t total() const { return rows + attention + logits; }
 };
-
-// The data between the operations, for read_rows.
-enum class Flow { kHidden, kNormed, kQkv, kAttended, kGated };
 
 class Backend {
  public:
@@ -195,14 +193,8 @@ class Backend {
   // The rows of batches so far that had been computed ahead when they came.
   virtual uint64_t num_rows_ahead() const { return 0; }
 
-  // --- to look at, after an operation that was launched by itself
-  // --------------------------------------------------------------------------------------------------
-
-  // What the last operation that writes this data has left: (num_rows, width) floats.
-  virtual std::vector<float> read_rows(Flow flow, uint32_t num_rows) = 0;
-  // The keys, then the values of a layer, as stored: (2, num_positions, num_kv_heads, head_dim).
-  virtual std::vector<float> read_kv(const LayerSpec& layer, const BatchSequence& sequence,
-                                     uint32_t num_positions) = 0;
+  // Only after operations that were launched one by one.
+  virtual FlowReader& flows() = 0;
 };
 
 }  // namespace runnel

@@ -59,13 +59,8 @@ class ForwardingBackend : public Backend {
   std::vector<float> read_states(const NormSpec& norm, std::span<const uint32_t> rows) override {
     return backend_.read_states(norm, rows);
   }
-  std::vector<float> read_rows(Flow flow, uint32_t num_rows) override {
-    return backend_.read_rows(flow, num_rows);
-  }
-  std::vector<float> read_kv(const LayerSpec& layer, const BatchSequence& sequence,
-                             uint32_t num_positions) override {
-    return backend_.read_kv(layer, sequence, num_positions);
-  }
+  uint64_t num_rows_ahead() const override { return backend_.num_rows_ahead(); }
+  FlowReader& flows() override { return backend_.flows(); }
 
  protected:
   Backend& backend_;

@@ -17,7 +17,7 @@ void LayerWatch::qkv(const Batch& batch, const LayerSpec& layer) {
   keep("norm", Flow::kNormed, batch);
   keep("qkv", Flow::kQkv, batch);
   const BatchSequence& sequence = batch.sequences.front();
-  values_["cache"] = backend_.read_kv(layer, sequence, sequence.first_position + sequence.num_rows);
+  values_["cache"] = backend_.flows().read_kv(layer, sequence, sequence.first_position + sequence.num_rows);
 }
 
 void LayerWatch::attend(const Batch& batch, const LayerSpec& layer) {

@@ -30,7 +30,7 @@ class LayerWatch final : public ForwardingBackend {
 
  private:
   void keep(const std::string& name, Flow flow, const Batch& batch) {
-    values_[name] = backend_.read_rows(flow, batch.num_rows());
+    values_[name] = backend_.flows().read_rows(flow, batch.num_rows());
   }
 
   std::map<std::string, std::vector<float>> values_;
