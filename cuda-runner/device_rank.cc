@@ -87,15 +87,22 @@ std::array<DeviceRank::FlowSize, DeviceRank::kNumFlows> DeviceRank::flow_sizes(c
        {layer.qkv.norms_heads_together ? rows_of_several : 0, width_of_queries_and_keys(layer.attention)}}};
 }
 
+ExpertsShape DeviceRank::experts_shape(const DecoderWidths& widths, uint32_t max_rows) const {
+  return {.max_rows = max_rows,
+          .num_experts = widths.experts.num_experts,
+          .num_used = widths.experts.num_used,
+          .hidden = widths.hidden,
+          .gated = widths.gated,
+          .own_hidden = own(&Shard::hidden, widths.hidden).count};
+}
+
 StepMemory DeviceRank::step_memory(const DecoderSpec& spec, const DecoderWidths& widths,
                                    const StepLimits& limits, const KvShape& whole) const {
   StepMemory memory{};
   for (const FlowSize& flow : flow_sizes(spec, widths, limits.max_rows))
     memory.rows += DeviceActivation(flow.num_rows, flow.width).num_bytes();
-  if (widths.experts.num_experts > 0) {
-    const size_t num_uses = size_t{limits.max_rows} * widths.experts.num_used;
-    memory.rows += device_bytes(num_uses, sizeof(uint32_t)) + device_bytes(num_uses, sizeof(float));
-  }
+  if (widths.experts.num_experts > 0)
+    memory.rows += DeviceExperts(experts_shape(widths, limits.max_rows)).num_bytes();
   memory.rows += RopeTables::bytes(limits.max_rows, spec.ropes);
   const KvShape shape = own_shape(whole);
   const AttendSizes attend = attend_sizes(shape, limits.max_rows);
@@ -119,7 +126,6 @@ Result<void> DeviceRank::prepare(const DecoderSpec& spec, const DecoderWidths& w
                                  const StepLimits& limits) {
   CHECK(limits.max_rows > 0 && limits.max_head_rows > 0 && !logits_);
   max_rows_ = limits.max_rows;
-  experts_ = widths.experts;
   const std::array flows = {&hidden_,    &normed_,        &qkv_,          &attended_,  &gated_,
                             &projected_, &router_logits_, &own_attended_, &own_gated_, &heads_};
   const auto sizes = flow_sizes(spec, widths, max_rows_);
@@ -129,10 +135,8 @@ Result<void> DeviceRank::prepare(const DecoderSpec& spec, const DecoderWidths& w
         !allocated)
       return allocated;
   }
-  if (experts_.num_experts > 0) {
-    const uint32_t num_uses = max_rows_ * experts_.num_used;
-    const Result<void> allocated = allocate_all("the experts of a step's rows", Wanted{expert_ids_, num_uses},
-                                                Wanted{expert_weights_, num_uses});
+  if (widths.experts.num_experts > 0) {
+    const Result<void> allocated = experts_.emplace(experts_shape(widths, max_rows_)).allocate(stream_);
     if (!allocated) return allocated;
   }
   spec_ = &spec;
@@ -314,10 +318,8 @@ void DeviceRank::project(const ProjectSpec& project, uint32_t count) {
   const RowRange columns = own(&Shard::hidden, hidden_->width());
   CHECK(rows_of(weight) == columns.count * std::max(project.experts.num_experts, 1u));
   if (project.experts.num_experts > 0) {
-    expect_success(add_expert_output(weight[0].view(), expert_bias(project.bias, rows_of(weight)),
-                                     columns.count, gated_->ready(), count, expert_uses(),
-                                     hidden_->floats(columns.first), stream_.get()),
-                   "adding up what experts give");
+    experts_->add_output(weight[0].view(), expert_bias(project.bias, rows_of(weight)), gated_->ready(), count,
+                         hidden_->floats(columns.first), stream_);
     return;
   }
   DeviceActivation& in = project.input == ProjectInput::kAttended ? *attended_ : *gated_;
@@ -346,12 +348,9 @@ void DeviceRank::ffn(const FfnSpec& ffn, uint32_t count) {
   if (ffn.experts.num_experts > 0) {
     multiply_parts(matrix(ffn.experts.router), normed_->ready(), count, ffn.experts.router_bias,
                    Epilogue::kReplace, router_logits_->floats());
-    expect_success(
-        choose_experts(router_logits_->floats(), experts_.num_experts, count, expert_uses(), stream_.get()),
-        "choosing experts");
-    expect_success(expert_gated_multiply(gate, up, expert_bias(ffn.bias, rows_of(weight)), ffn.nonlinearity,
-                                         normed_->ready(), count, expert_uses(), out.ready(), stream_.get()),
-                   "multiplying by experts' gate and up");
+    experts_->choose(router_logits_->floats(), count, stream_);
+    experts_->gated_multiply(gate, up, expert_bias(ffn.bias, rows_of(weight)), ffn.nonlinearity,
+                             normed_->ready(), count, out.ready(), stream_);
   } else if (ffn.has_gate) {
     expect_success(
         gated_multiply(gate, up, ffn.nonlinearity, normed_->ready(), count, out.ready(), stream_.get()),

@@ -16,10 +16,10 @@
 
 #include "cuda-runner/device/device.h"
 #include "cuda-runner/device_activation.h"
+#include "cuda-runner/device_experts.h"
 #include "cuda-runner/device_logit_rows.h"
 #include "cuda-runner/device_weights.h"
 #include "cuda-runner/exchange.h"
-#include "cuda-runner/kernels/experts.h"
 #include "cuda-runner/kernels/norm.h"
 #include "cuda-runner/kernels/rotation.h"
 #include "cuda-runner/kv_memory.h"
@@ -127,6 +127,7 @@ class DeviceRank {
   // In the order in which prepare lists them.
   std::array<FlowSize, kNumFlows> flow_sizes(const DecoderSpec& spec, const DecoderWidths& widths,
                                              uint32_t max_rows) const;
+  ExpertsShape experts_shape(const DecoderWidths& widths, uint32_t max_rows) const;
 
   bool is_alone() const { return plan_ == nullptr; }
   RowRange own(RowRange Shard::*dimension, uint32_t width) const {
@@ -149,7 +150,6 @@ class DeviceRank {
   Rotation rotation_of(const QkvSpec& qkv, uint32_t count);
   bool attention_rotates(const LayerSpec& layer, bool is_captured) const;
   ExpertBias expert_bias(WeightHandle bias, size_t size) const;
-  ExpertUses expert_uses() { return {expert_ids_.view(), expert_weights_.view(), experts_.num_used}; }
   // Computes normed_ as the norm of hidden_, or as hidden_ if there is no norm.
   void norm_rows(const NormSpec& norm, uint32_t count);
   // Computes the input of the output matrix as the norm of the chosen rows of hidden_.
@@ -178,10 +178,7 @@ class DeviceRank {
   std::optional<DeviceActivation> own_attended_;
   std::optional<DeviceActivation> own_gated_;
   std::optional<DeviceActivation> heads_;
-  // Only for models with experts.
-  ExpertsSpec experts_;
-  DeviceBuffer<uint32_t> expert_ids_;
-  DeviceBuffer<float> expert_weights_;
+  std::optional<DeviceExperts> experts_;  // only for models with experts
   std::optional<DeviceLogitRows> logits_;
   DeviceBuffer<uint32_t> drawn_;  // what the first rank has drawn, on another one
 

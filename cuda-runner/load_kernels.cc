@@ -8,12 +8,14 @@
 #include "cuda-runner/kernels/embed.h"
 #include "cuda-runner/kernels/experts.h"
 #include "cuda-runner/kernels/feed.h"
+#include "cuda-runner/kernels/grouped_product.h"
 #include "cuda-runner/kernels/make_ready.h"
 #include "cuda-runner/kernels/norm.h"
 #include "cuda-runner/kernels/product.h"
 #include "cuda-runner/kernels/rope_angles.h"
 #include "cuda-runner/kernels/rope_store.h"
 #include "cuda-runner/kernels/soft_cap.h"
+#include "cuda-runner/kernels/use_groups.h"
 #include "runner/formats/tensor.h"
 
 namespace runnel {
@@ -29,12 +31,15 @@ void load_kernels(const DecoderSpec& spec, const AttentionShape& attention,
     load(of_every_model());
   load(load_attend(kv_type, attention));
   const auto has_experts = [](const FfnSpec& ffn) { return ffn.experts.num_experts > 0; };
-  if (any(has_experts)) load(load_experts());
+  const bool is_of_experts = any(has_experts);
+  if (is_of_experts) load(load_experts());
+  if (is_of_experts) load(load_use_groups());
   if (spec.head.softcap != 0.0f) load(load_soft_cap());
   const bool is_gated = any([&](const FfnSpec& ffn) { return ffn.has_gate && !has_experts(ffn); });
   for (const TensorType type : weight_types) {
     load(load_multiply(type));
     if (is_gated) load(load_gated_multiply(type));
+    if (is_of_experts) load(load_grouped_products(type));
   }
 }
 

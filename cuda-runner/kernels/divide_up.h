@@ -4,7 +4,7 @@
 
 namespace runnel {
 
-inline uint32_t divide_up(uint32_t a, uint32_t b) {
+constexpr uint32_t divide_up(uint32_t a, uint32_t b) {
   return (a + b - 1) / b;
 }
 

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "cuda-runner/kernels/block_sums-inl.h"
+#include "cuda-runner/kernels/expert_bias-inl.h"
 #include "cuda-runner/kernels/experts.h"
 #include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/load.h"
@@ -18,12 +19,6 @@ using Product = VectorProduct<kType, 1>;
 // Neither its size nor its number of threads depends on the type.
 using AnyProduct = Product<TensorType::kF32>;
 using Memory = VectorProductMemory<1>;
-
-// The product of the tile's row lane(), with the row's bias. first: the number of the matrix' first bias.
-__device__ float with_bias(float product, const ExpertBias& bias, uint32_t first, uint32_t tile) {
-  if (!bias.is_there) return product;
-  return product + bias.values.load_read_only<float>(first + tile * kWarpTileRows + lane());
-}
 
 // The product of the tile's row lane() and row `row`, in the first warp.
 __device__ float product(const DeviceMatrix& matrix, uint32_t tile, const ReadyRows& in, uint32_t row,

@@ -44,7 +44,8 @@ KERNEL = re.compile(r'(gated_)?multiply_(?:vectors|segments|tiles)_kernelINS_\d+
 # Kernels that also read weights, or the lists of a step. Their loads are not counted, since only few models use them or they
 # read little.
 OTHER_READERS = re.compile(
-    r'\d(expert_gated_multiply|add_expert_output|embed|norm|add_normed|norm_columns|attend_rows|attend_tiles|rope_store)_kernel')
+    r'\d(expert_gated_multiply|add_expert_output|grouped_gated_multiply|grouped_multiply|'
+    r'embed|norm|add_normed|norm_columns|attend_rows|attend_tiles|rope_store)_kernel')
 BRANCHES = ('BRA', 'BRX', 'BSYNC', 'CALL', 'RET', 'EXIT')
 
 

@@ -4,6 +4,7 @@
 #include "runner/commands/loaded_model.h"
 #include "runner/commands/memory_plan.h"
 #include "test/cuda-runner/on_device.h"
+#include "test/fixtures/golden_models.h"
 #include "test/fixtures/sequences.h"
 #include "test/fixtures/tiny_llama.h"
 #include "test/unit_test.h"
@@ -73,8 +74,12 @@ TEST_CASE_FIXTURE(Fixture, "share of the device: the cache fills it, beside ever
 
 TEST_CASE_FIXTURE(Fixture,
                   "share of the device: a plan reserves what serving reserves, and says that it fits") {
-  for (const double share : {0.5, 1.0}) {
+  // With experts, steps have memory for the rows of each.
+  for (const auto& [share, model] :
+       {std::pair{0.5, flags.model}, {1.0, flags.model}, {1.0, golden_model_path("qwen3moe-q8_0.gguf")}}) {
     CAPTURE(share);
+    CAPTURE(model);
+    flags.model = model;
     flags.gpu_memory_utilization = share;
     const MemoryPlan planned = plan();
     const Result<LoadedModel> loaded = load_it();

@@ -5,11 +5,15 @@
 #include <tuple>
 
 #include "cuda-runner/cuda_backend.h"
+#include "cuda-runner/device_experts.h"
 #include "cuda-runner/emulator/counters.h"
 #include "cuda-runner/emulator/settings.h"
+#include "cuda-runner/kernels/divide_up.h"
+#include "cuda-runner/kernels/grouped_product.h"
 #include "cuda-runner/packed_tensor.h"
 #include "test/cuda-runner/device_matrix.h"
 #include "test/cuda-runner/device_ready.h"
+#include "test/cuda-runner/expert_case.h"
 #include "test/cuda-runner/on_device.h"
 #include "test/fixtures/model_harness.h"
 #include "test/fixtures/tiny_llama.h"
@@ -124,6 +128,62 @@ TEST_CASE(
       CHECK(counts.shared_turns == counts.least_shared_turns);
     }
   }
+}
+
+// What the kernels of a step with so many rows of random experts count.
+struct ExpertSteps {
+  ExpertSteps(TensorType type, uint32_t num_rows)
+      : of(arrays, kSizes, type, type, random_floats(size_t{num_rows} * kSizes.num_experts, rng), rng) {
+    Stream stream;
+    DeviceExperts experts(
+        {num_rows, kSizes.num_experts, kSizes.num_used, kSizes.hidden, kSizes.width, kSizes.hidden});
+    require_success(load_use_groups());
+    require_success(load_grouped_products(type));
+    REQUIRE(experts.allocate(stream).ok());
+    const emulator::Counters counters;
+    experts.choose(of.logits(), num_rows, stream);
+    experts.gated_multiply(of.gate(), of.up(), {}, Nonlinearity::kSilu, of.in(), num_rows, of.gated(),
+                           stream);
+    experts.add_output(of.down(), {}, of.gated(), num_rows, of.out(), stream);
+    stream.synchronize();
+    all = counters.of("");
+    gated = counters.of("gated_multiply");
+    down = counters.of("grouped_multiply");
+  }
+
+  static constexpr ExpertSizes kSizes{8, 2, 256, 256, false};
+  std::mt19937 rng{81};
+  TestStream arrays;
+  ExpertCase of;
+  emulator::Counts all;
+  emulator::Counts gated;
+  emulator::Counts down;
+};
+
+TEST_CASE("step costs: an expert's matrices are loaded once for each 32 rows that use it, or each 16") {
+  using enum TensorType;
+  constexpr uint32_t kRows = 64;
+  for (const auto& [type, rows_at_once] : {std::pair{kQ4_1, 32u}, {kQ8_0, 32u}, {kQ2_K, 16u}, {kF16, 16u}}) {
+    CAPTURE(type_name(type));
+    const ExpertSteps step(type, kRows);
+    std::vector<uint32_t> uses_of_expert(step.kSizes.num_experts);
+    for (const ExpertUse& use : step.of.uses()) ++uses_of_expert[use.expert];
+    uint64_t loads = 0;
+    for (const uint32_t num_uses : uses_of_expert) loads += divide_up(num_uses, rows_at_once);
+    CHECK(loads < kRows * step.kSizes.num_used / 6);  // without groups it is a load for each use
+    CHECK(step.gated.constant_bytes == loads * step.of.gate_up_bytes() / step.kSizes.num_experts);
+    CHECK(step.down.constant_bytes == loads * step.of.down_bytes() / step.kSizes.num_experts);
+    for (const emulator::Counts& counts : {step.gated, step.down}) {
+      CHECK(32 * counts.constant_sectors == counts.constant_bytes);
+      CHECK(counts.shared_turns == counts.least_shared_turns);
+    }
+  }
+}
+
+TEST_CASE("step costs: experts of few rows take 3 launches, those of many rows 8") {
+  CHECK(ExpertSteps(TensorType::kQ4_0, 1).all.launches == 3);
+  CHECK(ExpertSteps(TensorType::kQ4_0, 7).all.launches == 3);
+  CHECK(ExpertSteps(TensorType::kQ4_0, 8).all.launches == 8);
 }
 
 }  // namespace

@@ -24,12 +24,12 @@ export const DEVICE_TEST_FILES: readonly string[] = [
   ...['golden_models', 'model', 'checkpoint', 'product', 'attend', 'experts', 'norm', 'embed', 'feed'],
   ...['make_ready', 'rope_angles', 'rope_store', 'soft_cap', 'device_sampler', 'device_weights'],
   ...['device_weight_upload', 'device_defaults', 'attend_plan', 'step_ahead', 'packing_threads'],
-  ...['kernel_bench'],
+  ...['kernel_bench', 'device_experts'],
 ];
 /** The emulator takes minutes for all of them, and `make check` runs them. */
 const EMULATED_TEST_FILES = ['checkpoint'];
 /** Kernels alone, since a sanitizer takes long and sees nothing else. */
-const SANITIZED = ['-sf=*kernels/*,*device_sampler_test*'];
+const SANITIZED = ['-sf=*kernels/*,*device_sampler_test*,*device_experts_test*'];
 
 /** A model whose speed is measured. */
 interface Subject {
