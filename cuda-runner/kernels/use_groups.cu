@@ -134,10 +134,11 @@ cudaError_t group_uses(const ExpertUses& uses, uint32_t num_experts, const UsePa
 
 cudaError_t gather_rows(const ReadyRows& in, GatheredRows what, uint32_t uses_of_row, const UseGroups& groups,
                         const ReadyRows& out, cudaStream_t stream) {
-  const auto kernel = what == GatheredRows::kValues ? gather_values_kernel : gather_blocks_kernel;
   const cudaLaunchConfig_t config =
       config_of(dim3(groups.num_groups, divide_up(in.stride, kThreads)), kThreads, stream);
-  return cudaLaunchKernelEx(&config, kernel, in, uses_of_row, groups, out);
+  if (what == GatheredRows::kValues)
+    return cudaLaunchKernelEx(&config, gather_values_kernel, in, uses_of_row, groups, out);
+  return cudaLaunchKernelEx(&config, gather_blocks_kernel, in, uses_of_row, groups, out);
 }
 
 cudaError_t add_uses(const FloatRows& outputs, const ExpertUses& uses, const UsePart& part, uint32_t width,

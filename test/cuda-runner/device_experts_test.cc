@@ -14,6 +14,9 @@ namespace {
 
 using namespace test;
 
+// Steps may have this many rows more than those that are computed.
+constexpr uint32_t kLongerSteps = 5;
+
 // Logits that make each row use the experts that are listed for it.
 std::vector<float> logits_for(const std::vector<std::vector<uint32_t>>& rows, uint32_t num_experts,
                               std::mt19937& rng) {
@@ -46,8 +49,7 @@ bool computes(const ExpertSizes& sizes, TensorType type, TensorType up_type, con
   const TestStream arrays;
   const ExpertCase of(arrays, sizes, type, up_type, logits, rng);
   Stream stream;
-  // Steps may be longer than this one.
-  DeviceExperts experts(shape_of(sizes, of.num_rows() + 5), most_part_bytes);
+  DeviceExperts experts(shape_of(sizes, of.num_rows() + kLongerSteps), most_part_bytes);
   REQUIRE(experts.allocate(stream).ok());
   experts.choose(of.logits(), of.num_rows(), stream);
   experts.gated_multiply(of.gate(), of.up(), of.gate_up_bias(), of.nonlinearity(), of.in(), of.num_rows(),
@@ -94,6 +96,17 @@ TEST_CASE(
       REQUIRE(computes({4, 1, 64, 32, false}, type, type, logits_for(rows, 4, rng), rng));
     }
   }
+}
+
+TEST_CASE("experts of many rows: a short last group reads no place beyond the memory") {
+  std::mt19937 rng(76);
+  const TensorType type = TensorType::kQ4_0;
+  require_success(load_grouped_products(type));
+  // The places of the longest step are a whole number of kRowGroup, and the last group begins with place 116.
+  std::vector<std::vector<uint32_t>> rows(113, {0});
+  rows.insert(rows.end(), 4, {1});
+  REQUIRE(UseGroups::most_places(117 + kLongerSteps, 2) == kRowGroup);
+  REQUIRE(computes({2, 1, 32, 32, false}, type, type, logits_for(rows, 2, rng), rng));
 }
 
 TEST_CASE("experts of many rows: more experts and uses of a row, more uses than a block has threads") {
