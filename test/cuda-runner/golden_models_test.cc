@@ -9,10 +9,10 @@ namespace {
 
 using namespace test;
 
-constexpr uint32_t kBlockSize = 32;
+constexpr uint32_t kGoldenBlockSize = 32;
 
 ModelHarness on_gpu(const std::string& path, const GoldenModel& model, const BackendOptions& options) {
-  return {path, make_cuda_backend(options), kBlockSize, 3, model.max_positions};
+  return {path, make_cuda_backend(options), kGoldenBlockSize, 3, model.max_positions};
 }
 
 void check_bits_of_cpu(const std::string& path, const GoldenModel& model) {
@@ -106,7 +106,7 @@ TEST_CASE("golden models: each architecture has the bits of the CPU with weights
     CAPTURE(model.golden);
     const std::vector<uint32_t> ids = Golden(model).ids();
     const Result<ModelFile> q4_0 = quantised(f32_path(model), TensorType::kQ4_0);
-    ModelHarness gpu(q4_0, make_cuda_backend({}), kBlockSize, 3, model.max_positions);
+    ModelHarness gpu(q4_0, make_cuda_backend({}), kGoldenBlockSize, 3, model.max_positions);
     ModelHarness cpu(q4_0, make_cpu_backend({.num_threads = 2}), 16, 0, model.max_positions);
     REQUIRE(same_bits(gpu.run(ids, 50), cpu.run(ids, 64)));
   }
