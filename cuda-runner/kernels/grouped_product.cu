@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "cuda-runner/kernels/expert_bias-inl.h"
 #include "cuda-runner/kernels/grouped_product.h"
 #include "cuda-runner/kernels/load.h"
@@ -20,6 +22,12 @@ auto with_grouped_product(const Of& of) {
     return of(FloatTileProduct<kType, 2, kGroupUses / 2, 1, 4>());
   }
 }
+
+// Blocks of floats have so much shared memory that two fill a multiprocessor, which leaves registers for the
+// second tile of a matrix.
+template <typename Product>
+constexpr uint32_t kResidentBlocks = std::min<uint32_t>(Product::kMinBlocks,
+                                                        (227u << 10) / (Product::Memory::kBytes + 1024));
 
 template <typename Product>
 constexpr uint32_t kPartsOfGroup = kGroupUses / Product::kColumns;
@@ -45,7 +53,7 @@ __device__ Group group_of_block(const UseGroups& groups, uint32_t y) {
 
 // Grid x: tiles of an expert; y: parts of groups.
 template <typename Product>
-__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
+__global__ void __launch_bounds__(Product::kMaxThreads, kResidentBlocks<Product>)
     grouped_gated_multiply_kernel(DeviceMatrix gate, DeviceMatrix up, ExpertBias bias,
                                   Nonlinearity nonlinearity, ReadyRows in, UseGroups groups, ReadyRows out) {
   let_next_begin();
@@ -70,7 +78,7 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
 // Grid x: pairs of tiles of an expert; y: parts of groups. The last tile of an expert may be alone: then the
 // other one is the next expert's, and its results are left.
 template <typename Product>
-__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
+__global__ void __launch_bounds__(Product::kMaxThreads, kResidentBlocks<Product>)
     grouped_multiply_kernel(DeviceMatrix down, ExpertBias bias, uint32_t num_tiles, ReadyRows in,
                             UseGroups groups, uint32_t first_use, FloatRows out) {
   let_next_begin();
