@@ -71,12 +71,11 @@ void DeviceLogitRows::send_chosen() {
   uint32_t first = 0;
   while (first < num_chosen() && is_there(first)) ++first;
   if (first == num_chosen()) return;
-  if (was_sent_) sent_.synchronize();
+  sent_.wait();
   for (uint32_t i = first; i < num_chosen(); ++i) chosen[i] = to_compute_[i].row;
   stream_->upload(chosen_, first, host_chosen_.part(first, num_chosen() - first));
   num_sent_ = num_chosen();
   sent_.record(*stream_);
-  was_sent_ = true;
 }
 
 void DeviceLogitRows::launch(Global<const uint32_t> positions) {

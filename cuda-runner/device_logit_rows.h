@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cuda-runner/device/device_buffer.h"
-#include "cuda-runner/device/event.h"
+#include "cuda-runner/device/pending.h"
 #include "cuda-runner/device/pinned_buffer.h"
 #include "cuda-runner/device/stream.h"
 #include "cuda-runner/device_activation.h"
@@ -80,9 +80,8 @@ class DeviceLogitRows final : public LogitRows {
   uint32_t vocab_size_ = 0;
   DeviceActivation input_;  // (max_rows, width)
   PinnedBuffer<uint32_t> host_chosen_;
-  uint32_t num_sent_ = 0;  // the first host_chosen_ that are on the device as they are
-  Event sent_;
-  bool was_sent_ = false;            // the copy from host_chosen_ may not be done yet
+  uint32_t num_sent_ = 0;            // the first host_chosen_ that are on the device as they are
+  Pending sent_;                     // the last copy from host_chosen_
   DeviceBuffer<uint32_t> chosen_;    // (max_rows)
   DeviceBuffer<float> logits_;       // (max_rows, vocab_size)
   PinnedBuffer<float> host_logits_;  // (max_rows, vocab_size), at most kMaxHostLogitRows rows

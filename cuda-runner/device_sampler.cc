@@ -43,14 +43,13 @@ Result<DrawnIds> DrawnIds::allocate(uint32_t max_draws) {
 
 void DrawnIds::fetch(const DeviceBuffer<uint32_t>& drawn, uint32_t count, Stream& stream) {
   stream.download(ids_.span().first(count), drawn, 0);
-  fetched_.record(stream);
+  fetch_.record(stream);
   count_ = count;
-  is_awaited_ = true;
 }
 
 std::optional<uint32_t> DrawnIds::at(uint32_t draw) {
   CHECK(draw < count_);
-  if (std::exchange(is_awaited_, false)) fetched_.synchronize();
+  fetch_.wait();
   const uint32_t id = ids_.span()[draw];
   return id == kNotFinite ? std::nullopt : std::optional(id);
 }
@@ -109,13 +108,9 @@ void DeviceSampler::put(uint32_t place, const DeviceDraw& draw) {
   CHECK(place < host_draws_.span().size());
   DeviceDraw& held = host_draws_.span()[place];
   if (place < num_sent_ && held == draw) return;
-  wait_for_sent();
+  sent_.wait();
   num_sent_ = std::min(num_sent_, place);
   held = draw;
-}
-
-void DeviceSampler::wait_for_sent() {
-  if (std::exchange(was_sent_, false)) sent_.synchronize();
 }
 
 void DeviceSampler::send_draws(uint32_t end, Stream& stream) {
@@ -123,7 +118,6 @@ void DeviceSampler::send_draws(uint32_t end, Stream& stream) {
   stream.upload(draws_, num_sent_, host_draws_.part(num_sent_, end - num_sent_));
   num_sent_ = end;
   sent_.record(stream);
-  was_sent_ = true;
 }
 
 void DeviceSampler::send(std::span<const HeadRow> rows, Stream& stream) {
@@ -150,7 +144,7 @@ void DeviceSampler::launch(std::span<const HeadRow> rows, Global<const float> lo
       num_words = 0;
     }
     DeviceDraw device = device_draw(row, rows[row]);
-    if (bound > 0) wait_for_sent();
+    if (bound > 0) sent_.wait();
     num_words += lists_.pack(draw, host_words_.span(), num_words, device);
     put(count++, device);
   }
@@ -168,7 +162,6 @@ void DeviceSampler::launch_part(uint32_t first, uint32_t end, uint32_t num_words
   if (num_words > 0) {
     stream.upload(words_, 0, host_words_.part(0, num_words));
     sent_.record(stream);
-    was_sent_ = true;
   }
   const bool has_bounds =
       std::ranges::find(draws.values, DrawKind::kBounds, &DeviceDraw::kind) != draws.values.end();

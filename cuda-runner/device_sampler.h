@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cuda-runner/device/device_buffer.h"
-#include "cuda-runner/device/event.h"
+#include "cuda-runner/device/pending.h"
 #include "cuda-runner/device/pinned_buffer.h"
 #include "cuda-runner/device/stream.h"
 #include "cuda-runner/draw_lists.h"
@@ -36,8 +36,7 @@ class DrawnIds {
  private:
   PinnedBuffer<uint32_t> ids_;
   uint32_t count_ = 0;
-  Event fetched_;
-  bool is_awaited_ = false;
+  Pending fetch_;
 };
 
 class DeviceSampler {
@@ -68,8 +67,6 @@ class DeviceSampler {
   void put(uint32_t place, const DeviceDraw& draw);
   // Sends the first `end` draws, as far as they are not on the device.
   void send_draws(uint32_t end, Stream& stream);
-  // Before the memory on the host is written: waits until it has been sent.
-  void wait_for_sent();
   // Launches the draws from `first` to end - 1, whose lists have num_words words.
   void launch_part(uint32_t first, uint32_t end, uint32_t num_words, Global<const float> logits,
                    Global<const uint32_t> positions, Stream& stream);
@@ -80,8 +77,7 @@ class DeviceSampler {
   PinnedBuffer<DeviceDraw> host_draws_;
   uint32_t num_sent_ = 0;  // the first host_draws_ that are on the device as they are
   PinnedBuffer<uint32_t> host_words_;
-  Event sent_;  // the last copies from the host's memory are done
-  bool was_sent_ = false;
+  Pending sent_;  // the last copies from the host's memory
   DeviceBuffer<DeviceDraw> draws_;
   DeviceBuffer<uint32_t> words_;
   DeviceBuffer<uint32_t> drawn_;

@@ -18,8 +18,8 @@ void StepAhead::begin(const Batch& batch) {
   rest_ = &batch;
   computed_.clear();
   rest_rows_.clear();
-  followed_.reset();
-  if (batch.repeats) followed_ = batch;
+  followed_.clear();
+  if (batch.repeats) followed_ = batch.sequences;
   if (!std::exchange(is_under_way_, false)) return;
 
   // Sequences keep their order, but for those that come and go.
@@ -69,13 +69,13 @@ void StepAhead::split(const Batch& batch) {
 std::optional<StepAhead::Next> StepAhead::next(std::span<const HeadRow> rows) const {
   const bool is_mixed = !computed_.empty() && rest_->num_rows() > 0;
   // More rows may come in several calls.
-  if (!followed_ || followed_->num_rows() > max_rows_ || is_mixed) return std::nullopt;
+  if (followed_.empty() || followed_.size() > max_rows_ || is_mixed) return std::nullopt;
   Next next;
   for (uint32_t i = 0; i < rows.size(); ++i) {
     const HeadRow& row = rows[i];
     if (!row.draw || row.wants_logits || !is_plain(*row.draw)) return std::nullopt;
     if (row.is_last) continue;
-    const BatchSequence& sequence = followed_->sequences.at(row.row);
+    const BatchSequence& sequence = followed_.at(row.row);
     CHECK(sequence.first_row == row.row && sequence.num_rows == 1 && sequence.serial != 0);
     const uint32_t position = sequence.first_position + 1;
     const auto has_place = [&](const std::vector<uint32_t>& table) {

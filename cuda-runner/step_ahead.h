@@ -78,7 +78,7 @@ class StepAhead {
   Batch split_;                                    // what rest_ points to if the batch had rows of both
   std::vector<std::optional<uint32_t>> computed_;  // by row of the batch; empty: none is
   std::vector<uint32_t> rest_rows_;                // by row of the batch; empty: all are in the rest
-  std::optional<Batch> followed_;                  // a copy of it, if it repeats
+  std::vector<BatchSequence> followed_;            // its sequences, if it repeats
   uint64_t num_rows_ = 0;
 };
 

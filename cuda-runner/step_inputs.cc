@@ -65,7 +65,7 @@ AttendWork StepInputs::attend_work(uint32_t window) const {
 
 void StepInputs::send(const Batch& batch, uint32_t num_rows, uint32_t spare_block, Stream& stream) {
   CHECK(batch.num_rows() <= num_rows && num_rows <= max_rows_ && batch.sequences.size() <= max_rows_);
-  if (was_sent_) sent_.synchronize();
+  sent_.wait();
   const std::span<uint32_t> words = host_rows_.span();
   const std::span<uint32_t> token_ids = words.subspan(0, num_rows);
   const std::span<uint32_t> positions = words.subspan(max_rows_, num_rows);
@@ -94,7 +94,6 @@ void StepInputs::send(const Batch& batch, uint32_t num_rows, uint32_t spare_bloc
     stream.upload(attend_words_, attend.first_word, host_attend_words_.part(attend.first_word, made.size()));
   }
   sent_.record(stream);
-  was_sent_ = true;
 }
 
 void StepInputs::send_tables(const Batch& batch, uint32_t group, uint32_t spare_block, Stream& stream) {

@@ -7,7 +7,7 @@
 
 #include "cuda-runner/attend_plan.h"
 #include "cuda-runner/device/device_buffer.h"
-#include "cuda-runner/device/event.h"
+#include "cuda-runner/device/pending.h"
 #include "cuda-runner/device/pinned_buffer.h"
 #include "cuda-runner/device/stream.h"
 #include "cuda-runner/kernels/attend_work.h"
@@ -77,8 +77,7 @@ class StepInputs {
   DeviceBuffer<uint32_t> rows_;
   DeviceBuffer<uint32_t> tables_;
   DeviceBuffer<uint32_t> attend_words_;
-  Event sent_;  // the last copies from the pinned memory are done
-  bool was_sent_ = false;
+  Pending sent_;  // the last copies from the pinned memory
 };
 
 }  // namespace runnel

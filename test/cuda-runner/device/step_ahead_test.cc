@@ -8,6 +8,7 @@
 #include "cuda-runner/emulator/settings.h"
 #include "runner/commands/loaded_model.h"
 #include "test/cuda-runner/on_device.h"
+#include "test/fixtures/engine_fixture.h"
 #include "test/fixtures/sequences.h"
 #include "test/fixtures/tensor_parallel.h"
 #include "test/fixtures/tiny_llama.h"
@@ -17,8 +18,6 @@ namespace runnel {
 namespace {
 
 using namespace test;
-
-using Answers = std::map<uint32_t, std::vector<uint32_t>>;
 
 struct Options {
   bool enforce_eager = false;
@@ -55,17 +54,15 @@ class Served {
   TemporaryFile file_{write_tiny_llama({.window = 37}).bytes()};
 };
 
-void collect(const StepOutput& output, Answers& answers) {
+// Of steps without errors.
+void collect_good(const StepOutput& output, Answers& answers) {
   CHECK(output.errors.empty());
-  for (const NewToken& token : output.tokens) {
-    CHECK(token.index == answers[token.request_id].size());
-    answers[token.request_id].push_back(token.token_id);
-  }
+  collect(output, answers);
 }
 
-Answers run(Engine& engine) {
+Answers run_good(Engine& engine) {
   Answers answers;
-  while (engine.has_work()) collect(engine.step(), answers);
+  while (engine.has_work()) collect_good(engine.step(), answers);
   return answers;
 }
 
@@ -83,14 +80,14 @@ TEST_CASE_FIXTURE(Served, "step ahead: all next tokens are computed ahead but fo
   };
   LoadedModel eager = load_it({.enforce_eager = true});
   add_all(*eager.engine);
-  const Answers wanted = run(*eager.engine);
+  const Answers wanted = run_good(*eager.engine);
   CHECK(eager.backend->num_rows_ahead() == 0);
 
   for (const uint32_t num_gpus : {1u, 2u}) {
     CAPTURE(num_gpus);
     LoadedModel loaded = load_it({.num_gpus = num_gpus});
     add_all(*loaded.engine);
-    CHECK(run(*loaded.engine) == wanted);
+    CHECK(run_good(*loaded.engine) == wanted);
     // A prompt's step gives the first token. Graphs for three, two and one sequence are captured first.
     const uint64_t num_next_tokens = 3 * (kTokens - 1) + 1 + 2 + 3;
     CHECK(loaded.backend->num_rows_ahead() >= num_next_tokens - 3 - 2 - 1);
@@ -123,15 +120,15 @@ TEST_CASE_FIXTURE(Served,
     CHECK_FALSE(eager.engine->add(plain(id, 9)));
     CHECK_FALSE(loaded.engine->add(plain(id, 9)));
   }
-  Answers wanted = run(*eager.engine);
+  Answers wanted = run_good(*eager.engine);
   Answers answers;
   // The prompts, and then the first step of next tokens. Its rows of three requests follow each other in the
   // step ahead.
-  collect(loaded.engine->step(), answers);
+  collect_good(loaded.engine->step(), answers);
   const Plan plan = loaded.engine->schedule();
   REQUIRE(plan.num_decoding == kRequests);
-  collect(loaded.engine->compute(plan, [&] { loaded.engine->cancel(2); }), answers);
-  while (loaded.engine->has_work()) collect(loaded.engine->step(), answers);
+  collect_good(loaded.engine->compute(plan, [&] { loaded.engine->cancel(2); }), answers);
+  while (loaded.engine->has_work()) collect_good(loaded.engine->step(), answers);
   wanted[2].resize(1);
   CHECK(answers == wanted);
   CHECK(loaded.backend->num_rows_ahead() == 3 * 7);
@@ -196,7 +193,7 @@ TEST_CASE_FIXTURE(Served, "step ahead: tokens are the same, whatever comes and g
         if (late == 0) cancelled[chosen] |= engine.cancel(chosen);
       };
       const Plan plan = engine.schedule();
-      collect(engine.compute(plan, during_step), answers);
+      collect_good(engine.compute(plan, during_step), answers);
     }
     num_rows_ahead += loaded.backend->num_rows_ahead();
     num_preemptions += engine.scheduler().counts().num_preemptions;
@@ -204,7 +201,7 @@ TEST_CASE_FIXTURE(Served, "step ahead: tokens are the same, whatever comes and g
       const uint32_t id = sequence.request_id;
       if (sequence.mask) sequence.mask = std::make_shared<ThirdOfIds>();
       CHECK_FALSE(eager.engine->add(std::move(sequence)));
-      std::vector<uint32_t> wanted = run(*eager.engine)[id];
+      std::vector<uint32_t> wanted = run_good(*eager.engine)[id];
       CAPTURE(id);
       if (cancelled[id]) {
         REQUIRE(answers[id].size() <= wanted.size());
