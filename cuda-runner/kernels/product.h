@@ -50,8 +50,8 @@ struct FloatRows {
 enum class Epilogue { kReplace, kAdd };
 
 // How products are computed. The bits are the same. kBest: by the number of rows and the size of the matrix,
-// where kTiles and kSplitTiles need many of both.
-enum class ProductForm { kBest, kSegments, kTiles, kSplitTiles };
+// where tiles need many of both.
+enum class ProductForm { kBest, kSegments, kTiles, kNarrowTiles, kSplitTiles };
 
 // out[row][first_output + i] = row i of the matrix times row `row` of in, + bias[first_output + i] if
 // has_bias, + the previous value of the output for kAdd.

@@ -14,24 +14,57 @@ namespace runnel {
 
 // --- quantised weights
 
-// For many rows of the batch, and for grids that would be small.
+// For many rows of the batch; the same with another number of blocks in a wave; for grids that would be
+// small.
 inline constexpr TileShape kTileShape = {.parts = 1, .tiles = 4, .column_warps = 2, .groups = 4, .blocks = 2};
+inline constexpr TileShape kNarrowTileShape = {
+    .parts = 1, .tiles = 4, .column_warps = 1, .groups = 8, .blocks = 3};
 inline constexpr TileShape kSplitTileShape = {
     .parts = 2, .tiles = 2, .column_warps = 1, .groups = 4, .blocks = 4};
+
+// The shapes of blocks of the product of segments. 16 warps on a multiprocessor leave 128 registers to a
+// thread, 32 leave 64. Devices that give a block no more than 99 KiB have no room for kWide, and those that
+// give it 64 KiB none for kNormal with tensor cores and one matrix.
+template <TensorType kType, uint32_t kColumns, uint32_t kMatrices>
+struct SegmentShapes {
+  static constexpr bool kHasDots = kColumns < kGroupRows;
+  static constexpr bool kIsPair = kMatrices > 1;
+  static constexpr bool kHasTwoSums = BlockScales<kType>::kHasTwoSums;
+  // What needs more registers: sums of 32 rows, with two matrices, and more with the scales of some types.
+  static constexpr bool kIsLarge = kColumns == 32;
+  static constexpr bool kIsLargePair = kIsPair && (kIsLarge || (kColumns == 16 && kHasTwoSums));
+  static constexpr bool kIsLargest =
+      kIsLarge && (kIsPair ? kHasTwoSums || QuantTileLayout<kType>::kHasSubScales
+                           : kHasTwoSums && BlockScales<kType>::kFormat.has_minimum);
+
+  // For matrices of so few tiles that a multiprocessor has one block at most.
+  static constexpr SegmentShape kWide{.warps = kIsLargePair ? 8u : 16u, .blocks = 1, .kib = 226};
+  // For up to two of them. What blocks take leaves room for those of the kernels before and after.
+  static constexpr SegmentShape kTwoWide{.warps = 16, .blocks = 2, .kib = 70};
+  static constexpr SegmentShape kSmall =
+      kHasDots ? SegmentShape{.warps = 8, .blocks = 5 - kColumns, .kib = kColumns == 1 ? 55u : 60u}
+      : kIsPair && !kIsLargePair ? SegmentShape{.warps = 4, .blocks = 4, .kib = 55}
+                                 : SegmentShape{.warps = 4, .blocks = kIsLargest ? 2u : 3u, .kib = 60};
+  static constexpr SegmentShape kNormal =
+      kHasDots || kIsPair ? kSmall : SegmentShape{.warps = 8, .blocks = kIsLargest ? 1u : 2u, .kib = 99};
+};
 
 // Calls of with an object of the product of segments for kColumns rows of the batch at a time.
 template <TensorType kType, uint32_t kColumns, uint32_t kMatrices, typename Of>
 cudaError_t with_segments(const DeviceMatrix& matrix, uint32_t num_rows, const Of& of) {
-  using Wide = SegmentProduct<kType, kColumns, kMatrices, 16>;
-  using Normal = SegmentProduct<kType, kColumns, kMatrices, 8>;
-  // Small blocks of tensor cores are for devices with less shared memory. Dot products need little.
-  using Small = SegmentProduct<kType, kColumns, kMatrices, Normal::kHasDots ? 8 : 4>;
-  // Blocks of 16 warps, one a multiprocessor, are faster until there are more of them: then blocks of 8 warps
-  // share a multiprocessor, and one computes while the other adds up its sums.
+  using Shapes = SegmentShapes<kType, kColumns, kMatrices>;
+  using Wide = SegmentProduct<kType, kColumns, kMatrices, Shapes::kWide>;
+  using TwoWide = SegmentProduct<kType, kColumns, kMatrices, Shapes::kTwoWide>;
+  using Normal = SegmentProduct<kType, kColumns, kMatrices, Shapes::kNormal>;
+  using Small = SegmentProduct<kType, kColumns, kMatrices, Shapes::kSmall>;
   const uint32_t num_blocks = num_tiles(matrix) * divide_up(num_rows, kColumns);
-  const uint32_t max_wide = num_multiprocessors() * (Normal::kHasDots ? 3 : 2) / 2;
-  const bool is_long = matrix.columns > 8 * kSegmentColumns;
-  if (is_long && num_blocks <= max_wide && has_memory_for(Wide())) return of(Wide());
+  // A warp of a wide block has no segment if there are few.
+  if (matrix.columns > 8 * kSegmentColumns) {
+    if (num_blocks <= num_multiprocessors() && has_memory_for(Wide())) return of(Wide());
+    // With dot products all blocks at once are worth the smaller memory.
+    if constexpr (Shapes::kHasDots && !Shapes::kIsPair)
+      if (num_blocks <= 2 * num_multiprocessors() && has_memory_for(TwoWide())) return of(TwoWide());
+  }
   return has_memory_for(Normal()) ? of(Normal()) : of(Small());
 }
 
@@ -39,10 +72,13 @@ template <TensorType kType, uint32_t kMatrices, typename Of>
 cudaError_t with_quantised_product(const DeviceMatrix& matrix, uint32_t num_rows, ProductForm form,
                                    const Of& of) {
   // Times as for Q4_0.
-  const Timed<SegmentProduct<kType, 32, kMatrices, 8>, 29 * kMatrices> segment{};
-  const Timed<TileProduct<kType, kTileShape>, 168> tile{};
-  const Timed<TileProduct<kType, kSplitTileShape>, 108> split{};
+  using Segments = SegmentProduct<kType, 32, kMatrices, SegmentShapes<kType, 32, kMatrices>::kNormal>;
+  const Timed<Segments, kMatrices == 1 ? 33 : 110> segment{};
+  const Timed<TileProduct<kType, kTileShape>, 188> tile{};
+  const Timed<TileProduct<kType, kNarrowTileShape>, 265> narrow{};
+  const Timed<TileProduct<kType, kSplitTileShape>, 117> split{};
   if (form == ProductForm::kTiles && has_memory_for(tile.product)) return of(tile.product);
+  if (form == ProductForm::kNarrowTiles && has_memory_for(narrow.product)) return of(narrow.product);
   if (form >= ProductForm::kTiles && has_memory_for(split.product)) return of(split.product);
   if (num_rows == 1) return with_segments<kType, 1, kMatrices>(matrix, num_rows, of);
   if (num_rows == 2) return with_segments<kType, 2, kMatrices>(matrix, num_rows, of);
@@ -54,9 +90,11 @@ cudaError_t with_quantised_product(const DeviceMatrix& matrix, uint32_t num_rows
     else
       return with_segments<kType, 32, kMatrices>(matrix, num_rows, of);
   };
-  if (num_rows <= 32 || form == ProductForm::kSegments || !has_memory_for(split.product))
+  // Types whose tiles take half as many rows would read their weights twice.
+  const bool reads_twice = num_rows <= 32 && split.product.kColumns < num_rows;
+  if (form == ProductForm::kSegments || reads_twice || !has_memory_for(split.product))
     return segments_or(segment.product);
-  return with_fastest(num_tiles(matrix) * kMatrices, num_rows, segments_or, segment, tile, split);
+  return with_fastest(num_tiles(matrix) * kMatrices, num_rows, segments_or, segment, tile, narrow, split);
 }
 
 // --- floats
@@ -138,9 +176,13 @@ cudaError_t for_all_products(const Of& of) {
   };
   if constexpr (is_quantised(kType)) {
     const auto add_segments = [&]<uint32_t kColumns>(std::integral_constant<uint32_t, kColumns>) {
-      add(SegmentProduct<kType, kColumns, kMatrices, 16>());
-      add(SegmentProduct<kType, kColumns, kMatrices, 8>());
-      if constexpr (kColumns >= kGroupRows) add(SegmentProduct<kType, kColumns, kMatrices, 4>());
+      using Shapes = SegmentShapes<kType, kColumns, kMatrices>;
+      add(SegmentProduct<kType, kColumns, kMatrices, Shapes::kWide>());
+      add(SegmentProduct<kType, kColumns, kMatrices, Shapes::kNormal>());
+      if constexpr (kMatrices == 1) {
+        constexpr SegmentShape kOther = Shapes::kHasDots ? Shapes::kTwoWide : Shapes::kSmall;
+        add(SegmentProduct<kType, kColumns, kMatrices, kOther>());
+      }
     };
     add_segments(std::integral_constant<uint32_t, 1>());
     add_segments(std::integral_constant<uint32_t, 2>());
@@ -148,6 +190,7 @@ cudaError_t for_all_products(const Of& of) {
     add_segments(std::integral_constant<uint32_t, 16>());
     add_segments(std::integral_constant<uint32_t, 32>());
     add(TileProduct<kType, kTileShape>());
+    add(TileProduct<kType, kNarrowTileShape>());
     add(TileProduct<kType, kSplitTileShape>());
   } else {
     add(VectorProduct<kType, 1>());

@@ -60,11 +60,9 @@ cudaLaunchConfig_t product_config(const DeviceMatrix& matrix, uint32_t num_matri
                                   cudaStream_t stream) {
   uint32_t num_groups = num_tiles(matrix);
   uint32_t num_threads = Product::kMaxThreads;
-  if constexpr (Product::kKind == ProductKind::kVectors) {
-    num_threads = Product::num_threads(matrix.columns);
-  } else {
+  if constexpr (Product::kKind != ProductKind::kTiles) num_threads = Product::num_threads(matrix.columns);
+  if constexpr (Product::kKind != ProductKind::kVectors)
     num_groups = divide_up(num_groups * num_matrices, Product::kTiles);
-  }
   return config_of(dim3(num_groups, divide_up(num_rows, Product::kColumns)), num_threads, stream,
                    Product::Memory::kBytes);
 }

@@ -1,7 +1,7 @@
-// The product of a tile of 32 rows of a quantised matrix and up to 32 rows of the batch, for steps that wait
-// for the weights. Each warp takes every kWarps-th segment of 256 columns, and keeps the next blocks of
-// weights and rows on their way to a ring of its own in shared memory. The sums of the segments are added in
-// order.
+// The product of a tile of 32 rows of a quantised matrix, or of the same tile of two, and up to 32 rows of
+// the batch, for steps that wait for the weights. Each warp takes every kWarps-th segment of 256 columns, and
+// keeps the next blocks of weights and rows on their way to a ring of its own in shared memory. The sums of
+// the segments are added in order.
 #pragma once
 
 #include <algorithm>
@@ -14,29 +14,36 @@
 
 namespace runnel {
 
+// How many warps a block has, how many blocks a multiprocessor has room for, and the KiB of shared memory
+// that a block takes at most.
+struct SegmentShape {
+  uint32_t warps;
+  uint32_t blocks;
+  uint32_t kib;
+};
+
 // kColumns: rows of the batch; 1 and 2 are multiplied by dot products, 8 and more by tensor cores. kMatrices:
-// 2 computes the products of two matrices of the same shape, the second's weights on their way before the
-// first is done.
-template <TensorType kType, uint32_t kColumnsOf, uint32_t kMatricesOf, uint32_t kWarpsOf>
+// 2 computes the products of two matrices of the same shape, which share the rows of the batch.
+template <TensorType kType, uint32_t kColumnsOf, uint32_t kMatricesOf, SegmentShape kShape>
 struct SegmentProduct {
   static constexpr ProductKind kKind = ProductKind::kSegments;
   static constexpr uint32_t kColumns = kColumnsOf;
   static constexpr uint32_t kMatrices = kMatricesOf;
-  static constexpr uint32_t kWarps = kWarpsOf;
+  static constexpr uint32_t kWarps = kShape.warps;
   static constexpr uint32_t kTiles = kMatrices;  // of a block
   static constexpr bool kHasDots = kColumns < kGroupRows;
   static constexpr uint32_t kGroups = kHasDots ? 1 : kColumns / kGroupRows;
   static constexpr uint32_t kMaxThreads = kWarps * kWarpSize;
-  // 16 warps on a multiprocessor leave 128 registers to a thread, 32 leave 64. One row needs no more, and
-  // then the blocks of a large matrix are all there at once. Types with two sums need more for 32 rows, if
-  // they have minima or there are two matrices.
-  static constexpr bool kHasMostScales =
-      BlockScales<kType>::kHasTwoSums && (BlockScales<kType>::kFormat.has_minimum || kMatrices > 1);
-  static constexpr uint32_t kResidentWarps = kHasDots && kWarps == 8            ? 40 - 8 * kColumns
-                                             : kWarps == 4                      ? 12
-                                             : kColumns == 32 && kHasMostScales ? kWarps
-                                                                                : 16;
-  static constexpr uint32_t kMinBlocks = kResidentWarps / kWarps;
+  static constexpr uint32_t kMinBlocks = kShape.blocks;
+
+  // With dot products a launch has as many warps as have equally many segments, and one for each row of the
+  // batch. With tensor cores that was no faster.
+  static uint32_t num_threads(uint32_t columns) {
+    const uint32_t num_segments = divide_up(columns, kSegmentColumns);
+    const uint32_t num_rounds = divide_up(num_segments, kWarps);
+    return kHasDots ? std::max(kOwners, divide_up(num_segments, num_rounds)) * kWarpSize : kMaxThreads;
+  }
+  __device__ static uint32_t num_warps() { return kHasDots ? blockDim.x / kWarpSize : kWarps; }
 
   // Sums are exchanged for up to 16 rows of the batch at a time, and each warp adds up those of one or two.
   // With tensor cores the lanes of a warp write columns 2t and rows g; with this stride they are in different
@@ -48,26 +55,23 @@ struct SegmentProduct {
   static constexpr uint32_t kOwners = std::min(kPassColumns, kWarps);   // warps that have results
   static constexpr uint32_t kOwned = kColumns / kOwners;                // results of a thread
 
-  // Words of the ring of a warp: what the blocks of a multiprocessor leave to it. Devices that give a block
-  // no more than 99 KiB have room for 8 warps, and those that give it 64 KiB for dot products and for 4
-  // warps.
-  static constexpr uint32_t kLeastKib = kWarps == 4 || kHasDots ? 60 : 99;
-  static constexpr uint32_t kMaxBlockKib = std::min(227 / kMinBlocks - 1, kWarps <= 8 ? kLeastKib : 226);
-  static constexpr uint32_t kRingWords = kMaxBlockKib * 256 / kWarps - kPartials;
+  // Words of the ring of a warp.
+  static constexpr uint32_t kRingWords = kShape.kib * 256 / kWarps - kPartials;
   template <uint32_t kCount>
   static constexpr uint32_t kWordsOf =
-      StagedLayout<kType, kCount>::kWords + RowsLayout<kType, kColumns, kCount>::kWords;
-  // A stage has as many blocks as leave room for three, since each stage costs instructions. With more warps
-  // on a multiprocessor two blocks each are bytes enough on their way, 15 KiB at 3.35 TB/s and 600 ns.
-  static constexpr bool kHasFour = kColumns <= kGroupRows && kResidentWarps <= 16;
-  static constexpr uint32_t kBlocks = kHasFour && 3 * kWordsOf<4> <= kRingWords ? 4
-                                      : 3 * kWordsOf<2> <= kRingWords           ? 2
-                                                                                : 1;
+      kMatrices* StagedLayout<kType, kCount>::kWords + RowsLayout<kType, kColumns, kCount>::kWords;
+  // Each stage costs instructions, so a stage has as many blocks as leave room for one that is used and one
+  // or two on their way: one for two matrices, which are twice the bytes.
+  static constexpr uint32_t kLeastStages = kMatrices == 1 ? 3 : 2;
+  static constexpr uint32_t kBlocks = kColumns <= kGroupRows && kLeastStages * kWordsOf<4> <= kRingWords ? 4
+                                      : kLeastStages * kWordsOf<2> <= kRingWords                         ? 2
+                                                                                                         : 1;
   using Weights = StagedLayout<kType, kBlocks>;
   using Rows = RowsLayout<kType, kColumns, kBlocks>;
+  static constexpr uint32_t kRowsAt = kMatrices * Weights::kWords;
   static constexpr uint32_t kStageWords = kWordsOf<kBlocks>;
   static constexpr uint32_t kStages = std::min(6u, kRingWords / kStageWords);
-  static_assert(kStages >= 3);
+  static_assert(kStages >= 2);
 
   struct Memory {
     static constexpr uint32_t kBytes = 4 * kWarps * (kStages * kStageWords + kPartials);
@@ -80,14 +84,11 @@ struct SegmentProduct {
    public:
     __device__ Cursor(const DeviceMatrix& first, const DeviceMatrix& second, uint32_t tile,
                       const ReadyRows& in, uint32_t first_row)
-        : first_(first),
-          second_(second),
-          in_(in),
-          tile_(tile),
-          first_row_(first_row),
-          num_blocks_(first.columns / kBlockColumns),
-          block_(warp() * kSegmentBlocks) {
-      if (!is_at_end()) seek();
+        : num_blocks_(first.columns / kBlockColumns), block_(warp() * kSegmentBlocks) {
+      if (is_at_end()) return;
+      weights_[0].seek(first, tile, block_);
+      if constexpr (kMatrices > 1) weights_[1].seek(second, tile, block_);
+      rows_.seek(in, first_row, block_, lane());
     }
     __device__ bool is_at_end() const { return block_ >= num_blocks_; }
 
@@ -102,46 +103,28 @@ struct SegmentProduct {
     }
     __device__ void advance() {
       block_ += kBlocks;
-      weights_.advance(kBlocks);
+      for (auto& each : weights_) each.advance(kBlocks);
       rows_.advance(kBlocks);
-      if (block_ % kSegmentBlocks == 0) {
-        constexpr uint32_t kOthers = kWarps - 1;
-        block_ += kOthers * kSegmentBlocks;
-        weights_.skip_segments(kOthers);
-        rows_.advance(kOthers * kSegmentBlocks);
-      }
-      if (kMatrices > 1 && block_ >= num_blocks_ && !is_second_) {
-        is_second_ = true;
-        block_ = warp() * kSegmentBlocks;
-        if (!is_at_end()) seek();
-      }
+      if (block_ % kSegmentBlocks != 0) return;
+      const uint32_t others = num_warps() - 1;
+      block_ += others * kSegmentBlocks;
+      for (auto& each : weights_) each.skip_segments(others);
+      rows_.advance(others * kSegmentBlocks);
     }
 
    private:
     template <bool kIsWhole, bool kHasWeights, bool kHasRows, size_t kMemoryWords>
     __device__ void copy_blocks(Shared<uint32_t, kMemoryWords>& memory, size_t to) const {
       const uint32_t num_blocks = num_blocks_ - block_;
-      if (kHasWeights) weights_.template copy<kIsWhole>(block_ % kSegmentBlocks == 0, num_blocks, memory, to);
-      if (kHasRows) rows_.template copy<kIsWhole>(num_blocks, lane(), memory, to + Weights::kWords);
-    }
-    __device__ void seek() {
-      if (is_second_) {
-        weights_.seek(second_, tile_, block_);
-      } else {
-        weights_.seek(first_, tile_, block_);
-      }
-      rows_.seek(in_, first_row_, block_, lane());
+      const bool begins_segment = block_ % kSegmentBlocks == 0;
+      for (uint32_t m = 0; kHasWeights && m < kMatrices; ++m)
+        weights_[m].template copy<kIsWhole>(begins_segment, num_blocks, memory, to + m * Weights::kWords);
+      if (kHasRows) rows_.template copy<kIsWhole>(num_blocks, lane(), memory, to + kRowsAt);
     }
 
-    const DeviceMatrix& first_;
-    const DeviceMatrix& second_;
-    const ReadyRows& in_;
-    const uint32_t tile_;
-    const uint32_t first_row_;
     const uint32_t num_blocks_;
     uint32_t block_;
-    bool is_second_ = false;
-    TileCursor<kType, kBlocks> weights_;
+    TileCursor<kType, kBlocks> weights_[kMatrices];
     RowsCursor<kType, kColumns, kBlocks, kWarpSize> rows_;
   };
 
@@ -192,11 +175,9 @@ struct SegmentProduct {
     size_t taken_ = begin_;  // the stage that is used next
   };
 
-  // A lane's sums of one segment. With dots: those of the tile's row lane() and each row of the batch;
-  // otherwise see add_products, for each group of eight rows.
-  struct Sums {
-    float of[kGroups][4][2] = {};
-  };
+  // A lane's sums of one segment, of a matrix. With dots: those of the tile's row lane() and each row of the
+  // batch; otherwise see add_products, for each group of eight rows.
+  using Sums = float[kGroups][4][2];
 
   // totals[m][j] is the product of row lane() of matrix m's tile and the batch's row
   // first_row + warp() + kOwners j, in the first kOwners warps. All threads of the block must call it.
@@ -207,71 +188,84 @@ struct SegmentProduct {
     const Places places;
     const uint32_t num_blocks = first.columns / kBlockColumns;
     const uint32_t num_segments = (num_blocks + kSegmentBlocks - 1) / kSegmentBlocks;
+    for (auto& of_matrix : totals)
+      for (float& total : of_matrix) total = 0.0f;
+#pragma unroll 1
+    for (uint32_t round = 0; round < num_segments; round += num_warps()) {
+      Sums sums[kMatrices] = {};
+      const uint32_t begin = (round + warp()) * kSegmentBlocks;
+      const uint32_t end = std::min(begin + kSegmentBlocks, num_blocks);
+      SegmentScales scales[kMatrices];
+#pragma unroll 1
+      for (uint32_t block = begin; block < end; block += kBlocks) {
+        const size_t stage = ring.take();
 #pragma unroll
-    for (uint32_t m = 0; m < kMatrices; ++m) {
-      for (uint32_t j = 0; j < kOwned; ++j) totals[m][j] = 0.0f;
-      for (uint32_t round = 0; round < num_segments; round += kWarps) {
-        Sums sums;
-        const uint32_t begin = (round + warp()) * kSegmentBlocks;
-        const uint32_t end = std::min(begin + kSegmentBlocks, num_blocks);
-        SegmentScales scales;
-        for (uint32_t block = begin; block < end; block += kBlocks) {
-          const size_t stage = ring.take();
-#pragma unroll
-          for (uint32_t b = 0; b < kBlocks; ++b)
-            if (block + b < end) add_block(places, memory, stage, b, b == 0 && block == begin, scales, sums);
-        }
-        add_in_order(sums, std::min(uint32_t{kWarps}, num_segments - round), memory, totals[m]);
+        for (uint32_t b = 0; b < kBlocks; ++b)
+          if (block + b < end) add_block(places, memory, stage, b, b == 0 && block == begin, scales, sums);
       }
+#pragma unroll
+      for (uint32_t m = 0; m < kMatrices; ++m)
+        add_in_order(sums[m], std::min(num_warps(), num_segments - round), memory, totals[m]);
     }
   }
 
  private:
   struct Places {
     FragmentPlace<kType, kBlocks> weights{0};
-    RowsPlace<Rows> rows{Weights::kWords, 0};
+    RowsPlace<Rows> rows{kRowsAt, 0};
   };
 
   __device__ static void add_block(const Places& places, Memory& memory, size_t stage, uint32_t b,
-                                   bool begins_segment, SegmentScales& segment, Sums& sums) {
-    using Block = StagedBlock<kType, kBlocks, kWarps * kStages * kStageWords>;
-    const Block block(memory.ring, stage, b);
-    const size_t rows = stage + Weights::kWords;
+                                   bool begins_segment, SegmentScales (&segments)[kMatrices],
+                                   Sums (&sums)[kMatrices]) {
     if constexpr (kHasDots) {
-      const QuantBlockView<kType, Block> weights(block, lane());
-      uint32_t codes[8];
-      weights.load_codes(codes);
-      if (!QuantTileLayout<kType>::kHasSubScales || begins_segment) {
-        segment.scale[0] = weights.stored_scale();
-        segment.minimum[0] = weights.stored_minimum();
-      }
-      const BlockScales<kType> scales(segment.scale[0], segment.minimum[0], weights.sub_scales());
-      for (uint32_t n = 0; n < kColumns; ++n) {
-        RowBlock x;
-        x.first = memory.ring.template load<uint4>(Rows::bytes(rows, b) + 8 * n);
-        x.second = memory.ring.template load<uint4>(Rows::bytes(rows, b) + 8 * n + 4);
-        x.scale = memory.ring.template load<float>(Rows::scales(rows, b) + n);
-        if constexpr (Rows::kHasExtra) {
-          const uint32_t extra = memory.ring[Rows::extra(rows, b) + n];
-          x.half_sums = static_cast<int32_t>(extra);
-          x.scaled_sum = std::bit_cast<float>(extra);
+      RowBlock rows[kColumns];
+      for (uint32_t n = 0; n < kColumns; ++n) rows[n] = row_block(memory, stage + kRowsAt, b, n);
+      for (uint32_t m = 0; m < kMatrices; ++m) {
+        using Block = StagedBlock<kType, kBlocks, kWarps * kStages * kStageWords>;
+        const Block block(memory.ring, stage + m * Weights::kWords, b);
+        const QuantBlockView<kType, Block> weights(block, lane());
+        uint32_t codes[8];
+        weights.load_codes(codes);
+        if (!QuantTileLayout<kType>::kHasSubScales || begins_segment) {
+          segments[m].scale[0] = weights.stored_scale();
+          segments[m].minimum[0] = weights.stored_minimum();
         }
-        float& to = sums.of[0][0][n];
-        to = add_dots(to, codes, scales, x);
+        const BlockScales<kType> scales(segments[m].scale[0], segments[m].minimum[0], weights.sub_scales());
+        for (uint32_t n = 0; n < kColumns; ++n)
+          sums[m][0][0][n] = add_dots(sums[m][0][0][n], codes, scales, rows[n]);
       }
     } else {
-      const TileFragment<kType> weights = places.weights.load(memory.ring, stage, b, begins_segment, segment);
-      for (uint32_t group = 0; group < kGroups; ++group)
-        add_products(weights, places.rows.load(memory.ring, stage, b, group * kGroupRows), sums.of[group]);
+      TileFragment<kType> weights[kMatrices];
+      for (uint32_t m = 0; m < kMatrices; ++m)
+        weights[m] =
+            places.weights.load(memory.ring, stage + m * Weights::kWords, b, begins_segment, segments[m]);
+      for (uint32_t group = 0; group < kGroups; ++group) {
+        const RowsFragment rows = places.rows.load(memory.ring, stage, b, group * kGroupRows);
+        for (uint32_t m = 0; m < kMatrices; ++m) add_products(weights[m], rows, sums[m][group]);
+      }
     }
   }
+  // Row n of block b of the rows that begin at word `rows`, for dot products.
+  __device__ static RowBlock row_block(Memory& memory, size_t rows, uint32_t b, uint32_t n) {
+    RowBlock x;
+    x.first = memory.ring.template load<uint4>(Rows::bytes(rows, b) + 8 * n);
+    x.second = memory.ring.template load<uint4>(Rows::bytes(rows, b) + 8 * n + 4);
+    x.scale = memory.ring.template load<float>(Rows::scales(rows, b) + n);
+    if constexpr (Rows::kHasExtra) {
+      const uint32_t extra = memory.ring[Rows::extra(rows, b) + n];
+      x.half_sums = static_cast<int32_t>(extra);
+      x.scaled_sum = std::bit_cast<float>(extra);
+    }
+    return x;
+  }
 
-  // Adds the sums of the first num_warps warps, in order.
-  __device__ static void add_in_order(const Sums& sums, uint32_t num_warps, Memory& memory,
+  // Adds the sums of the first `count` warps, in order.
+  __device__ static void add_in_order(const Sums& sums, uint32_t count, Memory& memory,
                                       float (&totals)[kOwned]) {
     constexpr uint32_t kOwnedOfPass = kPassColumns / kOwners;
     for (uint32_t pass = 0; pass < kColumns / kPassColumns; ++pass) {
-      if (warp() < num_warps) {
+      if (warp() < count) {
         for (uint32_t group = 0; group < kPassGroups; ++group) store(sums, pass * kPassGroups, group, memory);
       }
       sync_block();
@@ -281,12 +275,12 @@ struct SegmentProduct {
         for (uint32_t j = 0; j < kOwnedOfPass; ++j) {
           const size_t first = (warp() + kOwners * j) * kPartialStride + lane();
           for (uint32_t from = 0; from < kWarps; ++from)
-            of_warps[j][from] = from < num_warps ? float{memory.partials[from * kPartials + first]} : 0.0f;
+            of_warps[j][from] = from < count ? float{memory.partials[from * kPartials + first]} : 0.0f;
         }
         for (uint32_t j = 0; j < kOwnedOfPass; ++j) {
           float& total = totals[pass * kOwnedOfPass + j];
           for (uint32_t from = 0; from < kWarps; ++from)
-            if (from < num_warps) total = total + of_warps[j][from];
+            if (from < count) total = total + of_warps[j][from];
         }
       }
       sync_block();
@@ -297,12 +291,12 @@ struct SegmentProduct {
     const size_t first = warp() * kPartials + group * kGroupRows * kPartialStride;
     if constexpr (kHasDots) {
       for (uint32_t n = 0; n < kColumns; ++n)
-        memory.partials[first + n * kPartialStride + lane()] = sums.of[0][0][n];
+        memory.partials[first + n * kPartialStride + lane()] = sums[0][0][n];
     } else {
       for (uint32_t i = 0; i < 8; ++i) {
         const uint32_t column = 2 * (lane() % 4) + i % 2;
         memory.partials[first + column * kPartialStride + lane() / 4 + 8 * (i / 2)] =
-            sums.of[first_group + group][i / 2][i % 2];
+            sums[first_group + group][i / 2][i % 2];
       }
     }
   }

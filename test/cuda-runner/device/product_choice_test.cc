@@ -1,5 +1,5 @@
-// Which form of a product of floats a step takes, on devices of different sizes, and that each form which any
-// of them takes has the bits of the reference.
+// Which form of a product a step takes, on devices of different sizes, and that each form of a product of
+// floats which any of them takes has the bits of the reference.
 #include <cstdint>
 #include <random>
 #include <set>
@@ -29,11 +29,11 @@ constexpr BlockShape block_shape() {
 
 // kMatrices: 2 with a gate.
 template <TensorType kType, uint32_t kMatrices>
-BlockShape chosen(uint32_t num_tiles, uint32_t num_rows) {
-  const DeviceMatrix matrix{kType, num_tiles * kWarpTileRows, 1024, {}, {}};
+BlockShape chosen(uint32_t num_tiles, uint32_t num_rows, uint32_t columns = 1024) {
+  const DeviceMatrix matrix{kType, num_tiles * kWarpTileRows, columns, {}, {}};
   BlockShape shape{};
   require_success(with_product<kType, kMatrices>(matrix, num_rows, ProductForm::kBest, [&]<typename P>(P) {
-    if constexpr (P::kKind == ProductKind::kTiles) shape = block_shape<P>();
+    if constexpr (P::kKind != ProductKind::kVectors) shape = block_shape<P>();
     return cudaSuccess;
   }));
   return shape;
@@ -63,6 +63,35 @@ TEST_CASE(
   // A multiprocessor of 8.0 has room for one block where one of 9.0 has room for two.
   emulator::start({.compute_capability = 80, .num_multiprocessors = 108});
   CHECK(chosen<TensorType::kBF16, 2>(256, 2048) == kLarge);
+  emulator::start({});
+}
+
+TEST_CASE(
+    "quantised products: the form is chosen by the blocks that are there at a time, of 132 multiprocessors") {
+  emulator::start({.num_multiprocessors = 132});
+  constexpr TensorType kType = TensorType::kQ4_0;
+  // The shapes of an 8B model. Queries, keys and values of one row: two blocks of 16 warps a multiprocessor.
+  CHECK(chosen<kType, 1>(192, 1, 4096) == BlockShape{1, 1, 16});
+  CHECK(chosen<kType, 1>(128, 1, 4096) == BlockShape{1, 1, 16});
+  CHECK(chosen<kType, 1>(265, 1, 4096) == BlockShape{1, 1, 8});
+  // Few rows: a gate and its up share them.
+  CHECK(chosen<kType, 2>(448, 1, 4096) == BlockShape{2, 1, 8});
+  CHECK(chosen<kType, 2>(448, 8, 4096) == BlockShape{2, 8, 4});
+  CHECK(chosen<kType, 2>(100, 8, 4096) == BlockShape{2, 8, 16});
+  // 32 rows: two tiles a block where there are many, and segments for types that would read weights twice.
+  CHECK(chosen<kType, 2>(448, 32, 4096) == BlockShape{2, 32, 4});
+  CHECK(chosen<kType, 1>(192, 32, 4096) == BlockShape{1, 32, 8});
+  CHECK(chosen<TensorType::kQ2_K, 2>(448, 32, 4096) == BlockShape{2, 32, 4});
+  // Many rows: by the waves of blocks.
+  CHECK(chosen<kType, 2>(448, 256, 4096) == BlockShape{4, 64, 8});
+  CHECK(chosen<kType, 1>(192, 512, 4096) == BlockShape{4, 64, 4});
+  CHECK(chosen<kType, 1>(128, 256, 14336) == BlockShape{2, 32, 4});
+  // Blocks of 99 KiB, and of 64.
+  emulator::start({.compute_capability = 89, .num_multiprocessors = 128});
+  CHECK(chosen<kType, 1>(128, 8, 4096) == BlockShape{1, 8, 8});
+  CHECK(chosen<kType, 2>(128, 8, 4096) == BlockShape{2, 8, 4});
+  emulator::start({.compute_capability = 75, .num_multiprocessors = 72});
+  CHECK(chosen<kType, 1>(128, 8, 4096) == BlockShape{1, 8, 4});
   emulator::start({});
 }
 

@@ -85,7 +85,8 @@ TEST_CASE("the forms of a product have the same bits, whatever is short: tiles, 
         }
       }
       const Ready wanted_ready = reference::ready(gated, kRows);
-      for (const ProductForm form : {ProductForm::kSegments, ProductForm::kTiles, ProductForm::kSplitTiles}) {
+      for (const ProductForm form : {ProductForm::kSegments, ProductForm::kTiles, ProductForm::kNarrowTiles,
+                                     ProductForm::kSplitTiles}) {
         CAPTURE(static_cast<int>(form));
         const DeviceArray<float> out(stream, size_t{num_rows} * kRows);
         require_success(multiply(matrix.on_device(), in.view(), num_rows, {}, false, Epilogue::kReplace,
@@ -100,7 +101,38 @@ TEST_CASE("the forms of a product have the same bits, whatever is short: tiles, 
   }
 }
 
-constexpr ProductForm kForms[] = {ProductForm::kSegments, ProductForm::kTiles, ProductForm::kSplitTiles};
+TEST_CASE("products of one and two rows have the same bits in blocks of as many warps as the segments need") {
+  const TestStream stream;
+  load_products();
+  std::mt19937 rng(30);
+  for (const TensorType type : {TensorType::kQ4_0, TensorType::kQ8_0, TensorType::kQ2_K}) {
+    // 19 segments are two rounds of 10 warps, the last short; a single one leaves a warp without. A device of
+    // 4 multiprocessors has a block of 16 warps on each, two, and many small ones.
+    for (const auto& [size, num_tiles] : {std::pair{4704u, 3u}, {4704u, 7u}, {4704u, 9u}, {96u, 3u}}) {
+      const uint32_t columns = whole_blocks(type, size);
+      const uint32_t num_outputs = num_tiles * 32 - 5;
+      const RandomMatrix matrix(stream, type, num_outputs, columns, rng);
+      for (const uint32_t num_rows : {1u, 2u}) {
+        CAPTURE(type_name(type));
+        CAPTURE(num_tiles);
+        CAPTURE(num_rows);
+        const Ready x = reference::ready(random_rows(num_rows, columns, rng), columns);
+        const DeviceReady in(stream, x);
+        std::vector<float> wanted;
+        for (uint32_t row = 0; row < num_rows; ++row)
+          for (uint32_t i = 0; i < num_outputs; ++i)
+            wanted.push_back(reference::product(type, matrix.row(i), x, row));
+        const DeviceArray<float> out(stream, size_t{num_rows} * num_outputs);
+        require_success(multiply(matrix.on_device(), in.view(), num_rows, {}, false, Epilogue::kReplace,
+                                 {out.view(), num_outputs}, 0, stream));
+        REQUIRE(bits_of(out.values()) == bits_of(wanted));
+      }
+    }
+  }
+}
+
+constexpr ProductForm kForms[] = {ProductForm::kSegments, ProductForm::kTiles, ProductForm::kNarrowTiles,
+                                  ProductForm::kSplitTiles};
 
 TEST_CASE("products of floats by tiles have the same bits for any number of rows") {
   const TestStream stream;
