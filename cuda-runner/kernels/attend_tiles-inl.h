@@ -1,6 +1,8 @@
 // Attention of rows of a prompt. A block takes consecutive rows of a sequence: up to 32 queries that share a
 // KV head. It stages 32 keys and then their values in shared memory, as floats, and uses them for all of its
 // queries. Each query adds up what it would add up alone, in the same order.
+// It loads values to registers before it computes with the keys, and the next keys before it computes with
+// the values, so that it does not wait for device memory.
 #pragma once
 
 #include <algorithm>
@@ -15,85 +17,108 @@
 
 namespace runnel {
 
-inline constexpr uint32_t kTileThreads = 64;
+inline constexpr uint32_t kTileThreads = 128;
+
+// The queries of a tile, which share a KV head.
+struct TileQueries {
+  const AttendTile rows;
+  const uint32_t window;
+  const uint32_t kv_head;
+  const uint32_t per_kv_head;
+
+  __device__ uint32_t count() const { return rows.num_rows * per_kv_head; }
+  // A query that is missing is a copy of the last one.
+  __device__ uint32_t nearest(uint32_t query) const { return std::min(query, count() - 1); }
+  __device__ uint32_t row_of(uint32_t query) const { return rows.first_row + nearest(query) / per_kv_head; }
+  __device__ uint32_t head_of(uint32_t query) const {
+    return kv_head * per_kv_head + nearest(query) % per_kv_head;
+  }
+  __device__ uint32_t position_of(uint32_t query) const {
+    return rows.first_position + nearest(query) / per_kv_head;
+  }
+  // Of all rows together. In registers it would be alive all the time.
+  __device__ Positions seen() const {
+    const uint32_t first = recomputed(rows.first_position);
+    return {seen_from(first, window).begin, first + rows.num_rows};
+  }
+  __device__ bool all_see(uint32_t first) const {
+    const uint32_t last_position = rows.first_position + rows.num_rows - 1;
+    return first >= seen_from(last_position, window).begin &&
+           first + kTilePositions <= rows.first_position + 1;
+  }
+};
 
 template <KvType kType, uint32_t kDim>
 struct TileAttention {
   static constexpr uint32_t kWarps = kTileThreads / kWarpSize;
   static constexpr uint32_t kWarpQueries = kTileQueries / kWarps;
+  // Blocks of a multiprocessor, few enough that no register spills. Octets of F32 take twice those of F16.
+  static constexpr uint32_t kResidentBlocks = kType == KvType::kF32 ? 3 : 4;
 
-  // For scores, a lane takes 4 queries and 4 positions: those with these numbers, and every 4th or 8th from
+  // For scores, a lane takes 2 queries and 4 positions: those with these numbers, and every 4th or 8th from
   // them on.
-  static constexpr uint32_t kScoreQueries = 4;
+  static constexpr uint32_t kScoreQueries = 2;
   static constexpr uint32_t kScorePositions = 4;
+  static constexpr uint32_t kQueryLanes = kWarpQueries / kScoreQueries;
   static constexpr uint32_t kPositionLanes = kTilePositions / kScorePositions;
   __device__ static uint32_t first_query() { return lane() % 2 + lane() / 16 * 2; }
   __device__ static uint32_t first_position() { return lane() / 2 % kPositionLanes; }
-  // For values, a lane takes 8 queries and, of every 64 columns, 4.
-  static constexpr uint32_t kValueQueries = 8;
+  // For values, a lane takes 4 queries and, of every 64 columns, 4.
+  static constexpr uint32_t kValueQueries = 4;
   static constexpr uint32_t kColumnLanes = 16;
   static constexpr uint32_t kColumns = kDim / kColumnLanes;
+  // Its first slot and its first column, and the distance of its column i from that.
+  __device__ static uint32_t value_slot() { return lane() / kColumnLanes * kValueQueries; }
+  __device__ static uint32_t value_column() { return lane() % kColumnLanes * 4; }
+  static constexpr uint32_t column_offset(uint32_t i) { return i / 4 * 64 + i % 4; }
 
   struct Memory {
     // float4: (4 columns, query) and (4 columns, position); for values (position, column).
     Shared<float, kDim * kTileQueries> queries;
     Shared<float, kDim * kTilePositions> staged;
-    // The other arrays have parts for each warp, with its queries in the order of slot_of().
+    // The other arrays have parts for each warp, with its queries in the order of query_of().
     Shared<float, kTileQueries * kTilePositions> weights;  // (warp, position, slot)
     Shared<float, kTileQueries> corrections;
     Shared<float, kTileQueries> split_factors;
-    Shared<float, kTileQueries> maxima;  // of the splits that are joined
+    // The largest score and the sum of the weights: of the split so far, and of the splits that are joined.
+    Shared<float, kTileQueries> split_maxima;
+    Shared<float, kTileQueries> split_sums;
+    Shared<float, kTileQueries> maxima;
     Shared<float, kTileQueries> sums;
     Shared<uint32_t, kTileQueries> positions;  // of the query's row
-    // The cap of scores and its factor. In registers they would be alive all the time, and values would
-    // spill.
+    Shared<uint32_t, kTileQueries> rows;       // kMissing if there is no such query
+    Shared<uint32_t, kTileQueries> columns;    // the first of the query's head
+    // What would be alive all the time in registers, so that others would spill: the cap of scores and its
+    // factor, and the number of the sequence.
     Shared<float, 2> cap;
+    Shared<uint32_t, 1> sequence;
   };
-  // The four queries of a lane's scores are neighbours.
-  __device__ static uint32_t slot_of(uint32_t query) {
-    return query % kScoreQueries * kScoreQueries + query / kScoreQueries;
+  static constexpr uint32_t kMissing = 0xffffffff;
+  // The queries of a lane's scores are neighbours.
+  __device__ static uint32_t query_of(uint32_t slot) {
+    return slot % kScoreQueries * kQueryLanes + slot / kScoreQueries;
   }
-  __device__ static uint32_t query_of(uint32_t slot) { return slot_of(slot); }
 
-  // The queries of a lane: the largest score of the split so far, and the sum of the weights.
-  struct Split {
-    float max[kScoreQueries];
-    float sum[kScoreQueries];
-  };
   using Sums = float[kValueQueries][kColumns];
+  // What a thread loads of the keys or of the values of a tile of positions.
+  static constexpr uint32_t kThreadOctets = kDim / kOctet / kWarps;
+  using Octets = StoredOctet<kType>[kThreadOctets];
+  static_assert(kWarps == kTileOctets);
 
   const AttendInputs& in;
-  const AttendTile tile;
-  const uint32_t kv_head;
-  const uint32_t queries_per_kv;
+  const TileQueries tile;
   const ReadyRows& out;
   Memory& memory;
 
-  __device__ uint32_t num_queries() const { return tile.num_rows * queries_per_kv; }
-  // A query that is missing is a copy of the last one.
-  __device__ uint32_t row_of(uint32_t query) const {
-    return std::min(query, num_queries() - 1) / queries_per_kv;
-  }
-  __device__ uint32_t head_of(uint32_t query) const {
-    return kv_head * queries_per_kv + std::min(query, num_queries() - 1) % queries_per_kv;
-  }
-  // Of all rows together.
-  __device__ Positions seen() const {
-    return {seen_from(tile.first_position, in.shape.window).begin, tile.first_position + tile.num_rows};
-  }
-  __device__ bool all_see(uint32_t first) const {
-    const uint32_t last_row = tile.first_position + tile.num_rows - 1;
-    return first >= seen_from(last_row, in.shape.window).begin &&
-           first + kTilePositions <= tile.first_position + 1;
-  }
-
   __device__ void load_queries() {
     constexpr uint32_t kTogether = 8;  // queries that neighbouring lanes take, for the banks of shared memory
-    for (uint32_t i = threadIdx.x; i < kTileQueries * kDim / 4; i += kTileThreads) {
+#pragma unroll 4
+    for (uint32_t k = 0; k < kTileQueries * kDim / 4 / kTileThreads; ++k) {
+      const uint32_t i = k * kTileThreads + threadIdx.x;
       const uint32_t query = i % kTogether + i / (kTogether * kDim / 4) * kTogether;
       const uint32_t column = i / kTogether % (kDim / 4) * 4;
-      const size_t from = static_cast<size_t>(tile.first_row + row_of(query)) * in.qkv.stride +
-                          head_of(query) * in.shape.head_dim + column;
+      const size_t from = static_cast<size_t>(tile.row_of(query)) * in.qkv.stride +
+                          tile.head_of(query) * in.shape.head_dim + column;
       float4 values{};
       if (column < in.shape.head_dim) values.x = in.qkv.values[from];
       if (column + 1 < in.shape.head_dim) values.y = in.qkv.values[from + 1];
@@ -104,62 +129,78 @@ struct TileAttention {
     if (threadIdx.x < kTileQueries) {
       const uint32_t slot = threadIdx.x % kWarpQueries;
       const uint32_t query = threadIdx.x - slot + query_of(slot);
-      const SplitJoin join = before_splits(in, head_of(query));
-      memory.positions[threadIdx.x] = tile.first_position + row_of(query);
+      const SplitJoin join = before_splits(in, tile.head_of(query));
+      memory.positions[threadIdx.x] = tile.position_of(query);
+      memory.rows[threadIdx.x] = query < tile.count() ? tile.row_of(query) : kMissing;
+      memory.columns[threadIdx.x] = tile.head_of(query) * in.shape.head_dim;
+      memory.split_maxima[threadIdx.x] = -INFINITY;
+      memory.split_sums[threadIdx.x] = 0.0f;
       memory.maxima[threadIdx.x] = join.max;
       memory.sums[threadIdx.x] = join.sum;
     }
     if (threadIdx.x == 0) {
       memory.cap[0] = in.shape.softcap;
       memory.cap[1] = in.cap_factor;
+      memory.sequence[0] = tile.rows.sequence;
     }
   }
 
-  // The offset of the keys of the block of position first + lane(), or of the nearest that is seen.
-  __device__ size_t keys_at(uint32_t position) const {
-    const size_t table = static_cast<size_t>(tile.sequence) * in.rows.table_stride;
-    const uint32_t block = in.rows.block_tables[table + (position >> in.kv.block_shift)];
-    return in.kv.keys_of(in.layer, block, kv_head);
+  // The block of position first + lane(), or of the nearest that is seen.
+  __device__ uint32_t block_of(uint32_t first, uint32_t sequence) const {
+    const size_t table = static_cast<size_t>(sequence) * in.rows.table_stride;
+    return in.rows.block_tables[table + (tile.seen().nearest(first + lane()) >> in.kv.block_shift)];
   }
-  __device__ void stage_keys(uint32_t first) {
-    const uint32_t position = seen().nearest(first + lane());
-    const size_t keys = keys_at(position);
-#pragma unroll 4
-    for (uint32_t octet = warp(); octet < kDim / kOctet; octet += kWarps) {
-      float key[kOctet];
+  // A thread takes a position's keys, and every 4th octet of columns. block: of block_of().
+  __device__ void load_keys(uint32_t first, uint32_t block, Octets& octets) const {
+    const size_t keys = in.kv.keys_of(in.layer, block, tile.kv_head);
+    const uint32_t position = in.kv.position_in_block(tile.seen().nearest(first + lane()));
+    for (uint32_t k = 0; k < kThreadOctets; ++k) {
       // Columns beyond the head have queries of 0, but a key of theirs might be NaN.
-      load_key<kType>(in.kv, keys, std::min(octet, in.kv.num_octets() - 1), in.kv.position_in_block(position),
-                      key);
-      for (uint32_t half = 0; half < 2; ++half) {
-        const float4 values{key[4 * half], key[4 * half + 1], key[4 * half + 2], key[4 * half + 3]};
-        memory.staged.template store<float4>(((2 * octet + half) * kTilePositions + lane()) * 4, values);
-      }
+      const uint32_t octet = std::min(warp() + k * kWarps, in.kv.num_octets() - 1);
+      octets[k] = load_key<kType>(in.kv, keys, octet, position);
     }
   }
-  __device__ void stage_values(uint32_t first) {
-    const Positions all = seen();
-#pragma unroll 4
-    for (uint32_t i = warp(); i < kTileOctets * kDim / kWarpSize; i += kWarps) {
-      const uint32_t octet_first = first + i % kTileOctets * kOctet;
-      const uint32_t column = i / kTileOctets * kWarpSize + lane();
-      const size_t values = keys_at(all.nearest(octet_first)) + in.kv.run_bytes();
+  __device__ void store_keys(const Octets& octets) {
+    for (uint32_t k = 0; k < kThreadOctets; ++k) {
+      float key[kOctet];
+      octets[k].widen(key);
+      const uint32_t group = 2 * (warp() + k * kWarps);
+      memory.staged.template store<float4>((group * kTilePositions + lane()) * 4,
+                                           float4{key[0], key[1], key[2], key[3]});
+      memory.staged.template store<float4>(((group + 1) * kTilePositions + lane()) * 4,
+                                           float4{key[4], key[5], key[6], key[7]});
+    }
+  }
+  // A warp takes an octet of positions, and a thread every 32nd column.
+  __device__ void load_values(uint32_t first, uint32_t block, Octets& octets) const {
+    const uint32_t octet = warp() * kOctet;
+    const size_t values = in.kv.keys_of(in.layer, shuffle(block, octet), tile.kv_head) + in.kv.run_bytes();
+    for (uint32_t k = 0; k < kThreadOctets; ++k) {
+      const uint32_t column = std::min(k * kWarpSize + lane(), in.kv.head_dim - 1);
+      octets[k] = load_value<kType>(in.kv, values, in.kv.position_in_block(first + octet) / kOctet, column);
+    }
+  }
+  __device__ void store_values(const Octets& octets) {
+    for (uint32_t k = 0; k < kThreadOctets; ++k) {
       float value[kOctet];
-      load_value<kType>(in.kv, values, in.kv.position_in_block(octet_first) / kOctet,
-                        std::min(column, in.kv.head_dim - 1), value);
+      octets[k].widen(value);
       for (uint32_t j = 0; j < kOctet; ++j)
-        memory.staged[(octet_first - first + j) * kDim + column] = value[j];
+        memory.staged[(warp() * kOctet + j) * kDim + k * kWarpSize + lane()] = value[j];
     }
   }
 
   __device__ void score(float (&scores)[kScoreQueries][kScorePositions]) {
     float sums[kScoreQueries][kScorePositions][4] = {};
     const uint32_t query = warp() * kWarpQueries + first_query();
-#pragma unroll 1
+    // The scales of Q8_0 leave fewer registers for the loads of groups to come.
+    [[maybe_unused]] constexpr uint32_t kAtOnce = kType == KvType::kQ8_0 ? 2 : 4;
+#pragma unroll kAtOnce
     for (uint32_t group = 0; group < kDim / 4; ++group) {
       float4 queries[kScoreQueries];
       float4 keys[kScorePositions];
       for (uint32_t r = 0; r < kScoreQueries; ++r)
-        queries[r] = memory.queries.template load<float4>((group * kTileQueries + query + 4 * r) * 4);
+        queries[r] =
+            memory.queries.template load<float4>((group * kTileQueries + query + kQueryLanes * r) * 4);
       for (uint32_t i = 0; i < kScorePositions; ++i)
         keys[i] = memory.staged.template load<float4>(
             (group * kTilePositions + first_position() + kPositionLanes * i) * 4);
@@ -181,16 +222,15 @@ struct TileAttention {
     }
     const float cap = memory.cap[0];
     if (cap == 0.0f) return;
-    const float factor = memory.cap[1];
     for (auto& of_query : scores) {
-      for (float& score : of_query) score = soft_capped(score, cap, factor);
+      for (float& score : of_query) score = soft_capped(score, cap, memory.cap[1]);
     }
   }
 
   // Turns the scores of a tile of positions into weights and corrections.
-  __device__ void weigh(uint32_t first, const float (&scores)[kScoreQueries][kScorePositions], Split& split) {
+  __device__ void weigh(uint32_t first, const float (&scores)[kScoreQueries][kScorePositions]) {
     const uint32_t slot = warp() * kWarpQueries + first_query() * kScoreQueries;
-    float weights[kScorePositions][kScoreQueries];
+    float weights[kScoreQueries][kScorePositions];
     for (uint32_t r = 0; r < kScoreQueries; ++r) {
       const Positions row = seen_from(memory.positions[slot + r], in.shape.window);
       bool is_seen[kScorePositions];
@@ -201,37 +241,30 @@ struct TileAttention {
       }
       for (uint32_t mask = 2; mask <= kPositionLanes; mask *= 2) max = std::fmax(max, shuffle_xor(max, mask));
       const bool has_tile = row.begin < first + kTilePositions && row.end > first;
-      const float new_max = std::fmax(split.max[r], max);
+      const float max_before = memory.split_maxima[slot + r];
+      const float new_max = std::fmax(max_before, max);
       // A row that sees no position of the tile keeps its sums.
-      const float correction = has_tile ? exp_f32(split.max[r] - new_max) : 1.0f;
-      float p[kScorePositions];
-      for (uint32_t i = 0; i < kScorePositions; ++i) {
+      const float correction = has_tile ? exp_f32(max_before - new_max) : 1.0f;
+      float(&p)[kScorePositions] = weights[r];
+      for (uint32_t i = 0; i < kScorePositions; ++i)
         p[i] = is_seen[i] ? exp_f32(scores[r][i] - new_max) : 0.0f;
-        weights[i][r] = p[i];
-      }
       float sum = (p[0] + p[2]) + (p[1] + p[3]);
       for (uint32_t mask = kPositionLanes; mask >= 2; mask /= 2) sum = sum + shuffle_xor(sum, mask);
-      split.sum[r] = std::fma(split.sum[r], correction, sum);
-      split.max[r] = new_max;
-      if (first_position() == 0) memory.corrections[slot + r] = correction;
+      sync_warp();  // all lanes have read the maximum
+      if (first_position() == 0) {
+        memory.split_sums[slot + r] = std::fma(memory.split_sums[slot + r], correction, sum);
+        memory.split_maxima[slot + r] = new_max;
+        memory.corrections[slot + r] = correction;
+      }
     }
     for (uint32_t i = 0; i < kScorePositions; ++i) {
       const uint32_t position = first_position() + kPositionLanes * i;
-      memory.weights.template store<float4>(
-          weights_at(position) + first_query() * kScoreQueries,
-          float4{weights[i][0], weights[i][1], weights[i][2], weights[i][3]});
+      memory.weights.template store<float2>(weights_at(position) + first_query() * kScoreQueries,
+                                            float2{weights[0][i], weights[1][i]});
     }
   }
   __device__ static uint32_t weights_at(uint32_t position) {
     return (warp() * kTilePositions + position) * kWarpQueries;
-  }
-
-  // The first of the slots whose sums of values this lane has, and the first of its columns.
-  __device__ static uint32_t value_slot() {
-    return lane() / kColumnLanes * kValueQueries;
-  }
-  __device__ static uint32_t value_column(uint32_t i) {
-    return i / 4 * 64 + lane() % kColumnLanes * 4 + i % 4;
   }
 
   // kIsWhole: each row sees all positions of the tile.
@@ -244,12 +277,12 @@ struct TileAttention {
     }
 #pragma unroll 2
     for (uint32_t position = 0; position < kTilePositions; ++position) {
-      const auto low = memory.weights.template load<float4>(weights_at(position) + slot);
-      const auto high = memory.weights.template load<float4>(weights_at(position) + slot + 4);
-      const float weights[kValueQueries] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+      const auto weights_of = memory.weights.template load<float4>(weights_at(position) + slot);
+      const float weights[kValueQueries] = {weights_of.x, weights_of.y, weights_of.z, weights_of.w};
       float values[kColumns];
       for (uint32_t i = 0; i < kColumns; i += 4) {
-        const auto four = memory.staged.template load<float4>(position * kDim + value_column(i));
+        const auto four =
+            memory.staged.template load<float4>(position * kDim + value_column() + column_offset(i));
         values[i] = four.x;
         values[i + 1] = four.y;
         values[i + 2] = four.z;
@@ -267,38 +300,57 @@ struct TileAttention {
   }
 
   // Joins a split to those before it, whose sums of columns are in out.values.
-  __device__ void join(uint32_t first, Split& split, Sums& sums) {
+  __device__ void join(uint32_t first, Sums& sums) {
     const uint32_t own = warp() * kWarpQueries;
-    const uint32_t slot = own + first_query() * kScoreQueries;
-    for (uint32_t r = 0; r < kScoreQueries; ++r) {
-      const float max = memory.maxima[slot + r];
-      const float sum = memory.sums[slot + r];
-      SplitJoin joined_splits{max, sum};
-      const SplitJoin::Factors factors = joined_splits.add(split.max[r], split.sum[r]);
-      const Positions row = seen_from(memory.positions[slot + r], in.shape.window);
-      sync_warp();  // all lanes have read them
-      if (first_position() == 0 && sees(row, first)) {
-        memory.maxima[slot + r] = joined_splits.max;
-        memory.sums[slot + r] = joined_splits.sum;
-        memory.corrections[slot + r] = factors.so_far;
-        memory.split_factors[slot + r] = factors.split;
+    sync_warp();  // all lanes have read the corrections
+    if (lane() < kWarpQueries) {
+      const uint32_t at = own + lane();
+      SplitJoin so_far{memory.maxima[at], memory.sums[at]};
+      const SplitJoin::Factors factors = so_far.add(memory.split_maxima[at], memory.split_sums[at]);
+      if (sees(seen_from(memory.positions[at], in.shape.window), first)) {
+        memory.maxima[at] = so_far.max;
+        memory.sums[at] = so_far.sum;
+        memory.corrections[at] = factors.so_far;
+        memory.split_factors[at] = factors.split;
       }
-      split.max[r] = -INFINITY;
-      split.sum[r] = 0.0f;
+      memory.split_maxima[at] = -INFINITY;
+      memory.split_sums[at] = 0.0f;
     }
     sync_warp();
+    // In registers they would be alive all the time, with what is computed from them.
+    const uint32_t first_slot = recomputed(value_slot());
+    const uint32_t column = recomputed(value_column());
+    const bool has_ready = tile.rows.first_position < first + kAttendSplit && makes_ready(in.shape);
+#pragma unroll
     for (uint32_t q = 0; q < kValueQueries; ++q) {
-      const uint32_t query = own + query_of(value_slot() + q);
-      const Positions row = seen_from(memory.positions[own + value_slot() + q], in.shape.window);
-      if (query < num_queries() && sees(row, first)) {
-        const SplitJoin::Factors factors{memory.corrections[own + value_slot() + q],
-                                         memory.split_factors[own + value_slot() + q]};
+      const uint32_t at = own + first_slot + q;
+      const uint32_t row = memory.rows[at];
+      const uint32_t first_column = memory.columns[at];
+      const size_t index = static_cast<size_t>(row) * out.stride + first_column + column;
+      const Positions seen = seen_from(memory.positions[at], in.shape.window);
+      const bool is_there = row != kMissing && sees(seen, first);
+      const bool is_complete = seen.end <= first + kAttendSplit;
+      if (is_there) {
+        const SplitJoin::Factors factors{memory.corrections[at], memory.split_factors[at]};
+        const float divisor = is_complete ? float{memory.sums[at]} : 1.0f;
+        float so_far[kColumns] = {};  // loaded together, so that the loads do not wait for one another
         for (uint32_t i = 0; i < kColumns; ++i) {
-          if (value_column(i) >= in.shape.head_dim) continue;
-          const size_t index = value_at(query) + value_column(i);
-          const float so_far = row.begin >= first ? 0.0f : out.values[index];
-          out.values[index] = joined(so_far, sums[q][i], factors);
+          if (seen.begin < first && column + column_offset(i) < in.shape.head_dim)
+            so_far[i] = out.values[index + column_offset(i)];
         }
+        for (uint32_t i = 0; i < kColumns; ++i) {
+          const float y = joined(so_far[i], sums[q][i], factors) / divisor;
+          if (!(is_complete && has_ready) && column + column_offset(i) < in.shape.head_dim)
+            out.values[index + column_offset(i)] = y;
+          sums[q][i] = y;
+        }
+      }
+      // 8 neighbouring lanes have 32 columns.
+      for (uint32_t i = 0; has_ready && i < kColumns; i += kQuarterColumns) {
+        const uint32_t block = (column + column_offset(i)) / kBlockColumns * kBlockColumns;
+        store_ready_quarters(out, is_there && is_complete && block < in.shape.head_dim, row,
+                             first_column + block,
+                             {sums[q][i], sums[q][i + 1], sums[q][i + 2], sums[q][i + 3]});
       }
       for (float& sum : sums[q]) sum = 0.0f;
     }
@@ -307,71 +359,49 @@ struct TileAttention {
   __device__ static bool sees(const Positions& row, uint32_t first) {
     return row.begin < first + kAttendSplit && row.end > first;
   }
-  __device__ size_t value_at(uint32_t query) const {
-    return static_cast<size_t>(tile.first_row + row_of(query)) * out.stride +
-           head_of(query) * in.shape.head_dim;
-  }
-
-  __device__ void finish() {
-    sync_warp();
-#pragma unroll 1
-    for (uint32_t slot = 0; slot < kWarpQueries; ++slot) {
-      const uint32_t query = warp() * kWarpQueries + query_of(slot);
-      if (query >= num_queries()) continue;
-      const float sum = memory.sums[warp() * kWarpQueries + slot];
-#pragma unroll 1
-      for (uint32_t first = 0; first < in.shape.head_dim; first += kWarpSize) {
-        const size_t index = value_at(query) + first + lane();
-        const bool is_there = first + lane() < in.shape.head_dim;
-        const float y = is_there ? out.values[index] / sum : 0.0f;
-        if (makes_ready(in.shape)) {
-          store_ready_block(out, tile.first_row + row_of(query), head_of(query) * in.shape.head_dim + first,
-                            y);
-        } else if (is_there) {
-          out.values[index] = y;
-        }
-      }
-    }
-  }
 
   __device__ void compute() {
+    const Positions all = tile.seen();
+    uint32_t first = all.begin / kTilePositions * kTilePositions;
+    uint32_t block = block_of(first, tile.rows.sequence);
+    Octets keys;
+    load_keys(first, block, keys);
     load_queries();
-    Split split;
-    for (float& max : split.max) max = -INFINITY;
-    for (float& sum : split.sum) sum = 0.0f;
     Sums sums = {};
-    const Positions all = seen();
 #pragma unroll 1
-    for (uint32_t first = all.begin / kTilePositions * kTilePositions; first < all.end;
-         first += kTilePositions) {
+    for (; first < all.end; first += kTilePositions) {
+      const uint32_t next = first + kTilePositions;
       sync_block();  // the queries are written, and the values before have been read
-      stage_keys(first);
+      store_keys(keys);
+      Octets values;
+      load_values(first, block, values);
       sync_block();
       float scores[kScoreQueries][kScorePositions];
       score(scores);
       sync_block();
-      stage_values(first);
-      weigh(first, scores, split);
+      store_values(values);
+      block = block_of(next, memory.sequence[0]);
+      weigh(first, scores);
+      load_keys(next, block, keys);  // after the last tile, those of the last position
       sync_block();
-      all_see(first) ? add_values<true>(first, sums) : add_values<false>(first, sums);
-      const uint32_t next = first + kTilePositions;
-      if (next % kAttendSplit == 0 || next >= all.end) join(first / kAttendSplit * kAttendSplit, split, sums);
+      tile.all_see(first) ? add_values<true>(first, sums) : add_values<false>(first, sums);
+      if (next % kAttendSplit == 0 || next >= all.end) join(first / kAttendSplit * kAttendSplit, sums);
     }
-    finish();
   }
 };
 
 // Grid x: the tiles of the list, each with every KV head.
 template <KvType kType, uint32_t kDim>
-__global__ void __launch_bounds__(kTileThreads, 6) attend_tiles_kernel(AttendInputs in, ReadyRows out) {
+__global__ void __launch_bounds__(kTileThreads, TileAttention<kType, kDim>::kResidentBlocks)
+    attend_tiles_kernel(AttendInputs in, ReadyRows out) {
   __shared__ typename TileAttention<kType, kDim>::Memory memory;
   let_next_begin();
   wait_for_previous();
   const AttendTile tile = in.work.tile(in.work.counts(), blockIdx.x / in.shape.num_kv_heads);
   if (tile.first_row >= in.num_rows) return;
-  TileAttention<kType, kDim>{
-      in, tile, blockIdx.x % in.shape.num_kv_heads, in.shape.num_heads / in.shape.num_kv_heads, out, memory}
-      .compute();
+  const TileQueries queries{tile, in.shape.window, blockIdx.x % in.shape.num_kv_heads,
+                            in.shape.num_heads / in.shape.num_kv_heads};
+  TileAttention<kType, kDim>{in, queries, out, memory}.compute();
 }
 
 template <KvType kType>

@@ -1,58 +1,83 @@
-// Device functions that read octets of the KV cache: values as stored, widened to floats.
+// Device functions that read octets of the KV cache. A load leaves the values as they are stored, so that a
+// kernel can begin it long before it needs them, and widens them to floats afterwards.
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <iterator>
 
 #include "cuda-runner/kernels/device_kv.h"
 
 namespace runnel {
 
-// The values of an octet, without their scales.
 template <KvType kType>
-__device__ inline void load_octet(const DeviceKv& kv, size_t run, uint32_t octet, float (&out)[kOctet]) {
-  const size_t first = run + static_cast<size_t>(octet) * (kOctet * kv_value_bytes(kType));
-  if constexpr (kType == KvType::kF32) {
-    const auto low = kv.bytes.load<float4>(first);
-    const auto high = kv.bytes.load<float4>(first + sizeof(float4));
-    const float values[kOctet] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-    for (uint32_t i = 0; i < kOctet; ++i) out[i] = values[i];
-  } else if constexpr (kType == KvType::kF16) {
-    const auto bits = kv.bytes.load<uint4>(first);
-    const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
-    for (uint32_t i = 0; i < kOctet; ++i)
-      out[i] = from_half(static_cast<uint16_t>(words[i / 2] >> (16 * (i % 2))));
-  } else {
-    const auto bits = kv.bytes.load<uint2>(first);
-    const uint32_t words[2] = {bits.x, bits.y};
-    for (uint32_t i = 0; i < kOctet; ++i)
-      out[i] = static_cast<float>(static_cast<int8_t>(words[i / 4] >> (8 * (i % 4))));
+struct StoredOctet {
+  static constexpr uint32_t kValuesPerWord = sizeof(uint32_t) / kv_value_bytes(kType);
+
+  uint32_t words[kOctet / kValuesPerWord];
+  uint32_t scales[kOctet / 2];  // for Q8_0, of each value a half
+
+  __device__ void load_words(const DeviceKv& kv, size_t run, uint32_t octet) {
+    const size_t first = run + static_cast<size_t>(octet) * sizeof(words);
+    if constexpr (kType == KvType::kQ8_0) {
+      const auto bits = kv.bytes.load<uint2>(first);
+      words[0] = bits.x;
+      words[1] = bits.y;
+    } else {
+      for (uint32_t i = 0; i < std::size(words); i += 4) {
+        const auto bits = kv.bytes.load<uint4>(first + i * sizeof(uint32_t));
+        words[i] = bits.x;
+        words[i + 1] = bits.y;
+        words[i + 2] = bits.z;
+        words[i + 3] = bits.w;
+      }
+    }
   }
-}
+  __device__ static float half_of(uint32_t word, uint32_t i) {
+    return from_half(static_cast<uint16_t>(word >> (16 * (i % 2))));
+  }
+  __device__ void widen(float (&out)[kOctet]) const {
+    for (uint32_t i = 0; i < kOctet; ++i) {
+      const uint32_t word = words[i / kValuesPerWord];
+      if constexpr (kType == KvType::kF32) {
+        out[i] = std::bit_cast<float>(word);
+      } else if constexpr (kType == KvType::kF16) {
+        out[i] = half_of(word, i);
+      } else {
+        out[i] = half_of(scales[i / 2], i) * static_cast<float>(static_cast<int8_t>(word >> (8 * (i % 4))));
+      }
+    }
+  }
+};
 
 // Columns 8 * octet to 8 * octet + 7 of a position's key. keys: the offset of the run.
 template <KvType kType>
-__device__ inline void load_key(const DeviceKv& kv, size_t keys, uint32_t octet, uint32_t position_in_block,
-                                float (&out)[kOctet]) {
-  load_octet<kType>(kv, keys, kv.key_octet(octet, position_in_block), out);
+__device__ inline StoredOctet<kType> load_key(const DeviceKv& kv, size_t keys, uint32_t octet,
+                                              uint32_t position_in_block) {
+  StoredOctet<kType> key;
+  key.load_words(kv, keys, kv.key_octet(octet, position_in_block));
   if constexpr (kType == KvType::kQ8_0) {
-    const auto scale_bits = kv.bytes.load<uint16_t>(keys + kv.key_scale(octet * kOctet, position_in_block));
-    const float scale = from_half(scale_bits);
-    for (uint32_t i = 0; i < kOctet; ++i) out[i] = scale * out[i];
+    const uint32_t scale = kv.bytes.load<uint16_t>(keys + kv.key_scale(octet * kOctet, position_in_block));
+    for (uint32_t& two : key.scales) two = scale | scale << 16;
   }
+  return key;
 }
 
 // One column of the values at positions 8 * octet to 8 * octet + 7 of the block. values: the offset of the
 // run.
 template <KvType kType>
-__device__ inline void load_value(const DeviceKv& kv, size_t values, uint32_t octet, uint32_t column,
-                                  float (&out)[kOctet]) {
-  load_octet<kType>(kv, values, kv.value_octet(octet, column), out);
+__device__ inline StoredOctet<kType> load_value(const DeviceKv& kv, size_t values, uint32_t octet,
+                                                uint32_t column) {
+  StoredOctet<kType> value;
+  value.load_words(kv, values, kv.value_octet(octet, column));
   if constexpr (kType == KvType::kQ8_0) {
     const auto bits = kv.bytes.load<uint4>(values + kv.value_scales(octet, column));
-    const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
-    for (uint32_t i = 0; i < kOctet; ++i)
-      out[i] = from_half(static_cast<uint16_t>(words[i / 2] >> (16 * (i % 2)))) * out[i];
+    value.scales[0] = bits.x;
+    value.scales[1] = bits.y;
+    value.scales[2] = bits.z;
+    value.scales[3] = bits.w;
   }
+  return value;
 }
 
 }  // namespace runnel
