@@ -72,7 +72,10 @@ std::span<const uint32_t> AttendPlan::make(std::span<const uint32_t> positions,
   const auto whole = std::span(is_whole, rows_.end());
 
   words_.clear();
-  add(num_cut, num_cut + static_cast<uint32_t>(whole.size()), num_tiles(), 0);
+  const uint32_t num_pieces = num_cut + static_cast<uint32_t>(whole.size());
+  const bool is_apart =
+      shape_.num_groups < shape_.num_heads && uint64_t{num_pieces} * shape_.num_heads <= shape_.num_blocks;
+  add(num_cut, num_pieces, num_tiles(), is_apart ? 1 : 0);
   const auto add_piece = [&](const Row& row, uint32_t split) {
     add(row.row, sequences[row.row], positions[row.row], split);
   };

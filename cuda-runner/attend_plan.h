@@ -1,7 +1,7 @@
 // Cuts the attention of a step into pieces for the blocks of the device (kernels/attend_work.h). Rows of a
 // prompt are computed in tiles, if there are enough. Of the others, a row that takes long beside the rest of
-// the step is cut into its splits, and any other row is one piece. A row has the same bits in each case
-// (docs/numerics.md).
+// the step is cut into its splits, and any other row is one piece. In a step with few pieces each query has a
+// block of its own. A row has the same bits in each case (docs/numerics.md).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace runnel {
 
 struct AttendPlanShape {
   uint32_t window;        // of the layers that the plan is for; 0: none
-  uint32_t num_groups;    // attend_groups(): pieces are taken once for each of them
+  uint32_t num_groups;    // attend_groups(): pieces are taken once for each of them,
+  uint32_t num_heads;     // or of these if queries are apart
   uint32_t num_kv_heads;  // tiles are taken once for each of them
   uint32_t tile_rows;     // attend_tile_rows()
   uint32_t max_rows;

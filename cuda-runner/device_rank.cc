@@ -35,7 +35,7 @@ StepInputsShape inputs_shape(const DecoderSpec& spec, const KvShape& shape, cons
     const uint32_t window = layer.attention.window;
     if (std::ranges::find(inputs.attend_plans, window, &AttendPlanShape::window) != inputs.attend_plans.end())
       continue;
-    inputs.attend_plans.push_back({window, attend_groups(attend.shape), shape.num_kv_heads,
+    inputs.attend_plans.push_back({window, attend_groups(attend.shape), shape.num_heads, shape.num_kv_heads,
                                    attend_tile_rows(attend.shape), attend.limits.max_rows,
                                    max_cut_splits(attend.shape, attend.limits)});
   }

@@ -1,7 +1,7 @@
 // The record of one byte of device memory while a kernel runs: which threads wrote and read it last, and
 // when. If two threads of a block use one byte and one of them writes, a barrier must lie between the
 // accesses, as in shared memory. Of two blocks of a launch, only reads of the last one to arrive at a counter
-// are ordered after what others wrote (arrivals.h).
+// are ordered after what others wrote, and only its writes after what others read (arrivals.h).
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,8 @@ class GlobalRecord {
     const uint32_t read_ago = ago(read_at_);
     if (is_in_launch(read_ago)) {
       if ((readers_ & kReadOnly) != 0) return Race::kWriteAfterReadOnly;
-      if ((readers_ & kOtherBlocks) != 0 || !is_in_block(read_ago)) return Race::kOtherBlockRead;
+      if (!were_seen(other_reads_)) return Race::kOtherBlockRead;
+      if (!is_in_block(read_ago) && !was_seen(now.epoch - read_ago)) return Race::kOtherBlockRead;
       if (read_ago == 0 && !is_before_now(reader(), read_sync_)) return Race::kWriteAfterRead;
     }
     written_at_ = static_cast<uint32_t>(now.epoch);
@@ -63,10 +64,9 @@ class GlobalRecord {
 
  private:
   // readers_ is a thread, or kSeveralLanes + a warp for several lanes of it in one sync, or kSeveralWarps;
-  // the two highest bits are flags.
+  // the highest bit is a flag.
   static constexpr uint16_t kSeveralLanes = kMaxThreads;
-  static constexpr uint16_t kSeveralWarps = 0x3fff;
-  static constexpr uint16_t kOtherBlocks = 0x4000;
+  static constexpr uint16_t kSeveralWarps = 0x7fff;
   static constexpr uint16_t kReadOnly = 0x8000;
 
   // The number of epochs since this one. 32 bits of an epoch wrap around, but only after days of launches.
@@ -91,9 +91,11 @@ class GlobalRecord {
   void remember_reader(bool is_read_only) {
     const uint32_t read_ago = ago(read_at_);
     uint16_t flags = is_read_only ? kReadOnly : 0;
-    if (is_in_launch(read_ago)) {
-      flags |= readers_ & (kReadOnly | kOtherBlocks);
-      if (!is_in_block(read_ago)) flags |= kOtherBlocks;
+    if (!is_in_launch(read_ago)) {
+      other_reads_ = 0;
+    } else {
+      flags |= readers_ & kReadOnly;
+      if (!is_in_block(read_ago)) other_reads_ = with_epoch(other_reads_, now.epoch - read_ago);
     }
     uint16_t who = now.thread;
     if (read_ago != 0 || (warp_of(reader()) == now.warp && read_sync_ < sync_now())) {
@@ -113,6 +115,7 @@ class GlobalRecord {
   uint16_t read_sync_;
   uint16_t writer_;
   uint16_t readers_;
+  uint32_t other_reads_;  // the set (arrivals.h) of the last reads of blocks before the one that read last
 };
 
 // memory must lie in the address space, and races must be detected.

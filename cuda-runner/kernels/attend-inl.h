@@ -41,8 +41,11 @@ struct QueryGroup {
   uint32_t num_heads;  // at least 1
 };
 
-__device__ inline QueryGroup query_group(const QueryGroups& groups, uint32_t index) {
+// Group number `index`. kQueries: the most of a group.
+template <uint32_t kQueries>
+__device__ QueryGroup query_group(const QueryGroups& groups, uint32_t index) {
   const uint32_t kv_head = index / groups.per_kv_head;
+  if constexpr (kQueries == 1) return {kv_head, index, 1};
   const uint32_t first = index % groups.per_kv_head * groups.size;
   return {kv_head, kv_head * groups.queries_per_kv_head + first,
           std::min(groups.size, groups.queries_per_kv_head - first)};

@@ -81,7 +81,9 @@ uint64_t attend_result_floats(const AttentionShape& shape, const AttendLimits& l
   return max_cut_splits(shape, limits) * split_bytes(shape) / sizeof(float);
 }
 uint64_t attend_arrivals(const AttentionShape& shape, const AttendLimits& limits) {
-  return uint64_t{max_cut_splits(shape, limits)} * attend_groups(shape);
+  // Queries may be apart.
+  return uint64_t{limits.max_rows} * shape.num_kv_heads +
+         uint64_t{max_cut_splits(shape, limits)} * shape.num_heads;
 }
 
 cudaError_t attend(const AttendInputs& inputs, uint32_t max_positions, const AttendWorkspace& workspace,
@@ -90,8 +92,9 @@ cudaError_t attend(const AttendInputs& inputs, uint32_t max_positions, const Att
   if (in.shape.softcap != 0.0f) in.cap_factor = 2.0f / in.shape.softcap;
   const SplitResults results{workspace.results, workspace.arrivals, in.shape.num_heads, in.shape.head_dim};
   const QueryGroups groups = query_groups(in.shape);
+  // Queries may be apart.
   const uint64_t max_pieces =
-      uint64_t{in.num_rows} * divide_up(max_positions, kAttendSplit) * groups.num_groups;
+      uint64_t{in.num_rows} * divide_up(max_positions, kAttendSplit) * in.shape.num_heads;
   const auto num_blocks =
       static_cast<uint32_t>(std::min<uint64_t>(max_pieces, attend_blocks(in.kv.type, in.shape)));
   const cudaError_t status = with_kv_type(in.kv.type, [&]<typename S>(S) {

@@ -46,8 +46,8 @@ uint32_t max_cut_splits(const AttentionShape& shape, const AttendLimits& limits)
 uint64_t attend_result_floats(const AttentionShape& shape, const AttendLimits& limits);
 uint64_t attend_arrivals(const AttentionShape& shape, const AttendLimits& limits);
 
-// For rows that are cut: the results of splits, and how many splits of a row have been computed, which is 0
-// between launches.
+// The results of splits of rows that are cut; and counters, which are 0 between launches: how many splits of
+// a row have been computed, and how many blocks have read its own position.
 struct AttendWorkspace {
   Global<float> results;
   Global<uint32_t> arrivals;

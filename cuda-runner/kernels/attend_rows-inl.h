@@ -1,17 +1,15 @@
 // Attention of rows that share their keys and values with no other row of the step. A block takes pieces of
-// the list in turn, each for one group of queries. In a split, each warp first computes the weights of some
-// of the tiles and then the sums of one chunk of 32 columns over all tiles.
+// the list in turn, each for one group of queries, or for one query in a step with few pieces. In a split,
+// each warp first computes the weights of some of the tiles and then the sums of one chunk of 32 columns over
+// all tiles.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
 #include "cuda-runner/kernels/attend-inl.h"
-#include "cuda-runner/kernels/attend_variants-inl.h"
 #include "cuda-runner/kernels/join_splits-inl.h"
 #include "cuda-runner/kernels/kv_stream-inl.h"
-#include "cuda-runner/kernels/launch.h"
-#include "cuda-runner/kernels/load.h"
 #include "cuda-runner/kernels/ready_rows-inl.h"
 #include "cuda-runner/kernels/row_heads-inl.h"
 #include "cuda-runner/kernels/warp_sums-inl.h"
@@ -19,24 +17,24 @@
 namespace runnel {
 
 template <KvType kType, uint32_t kQueries, uint32_t kWarps>
+struct RowMemory {
+  typename KvStream<kType, kWarps>::Memory stream;
+  RowHeadsMemory<kQueries, kWarps * kWarpSize> heads;
+  Shared<float, kQueries * kAttendSplit> weights;  // at first the scores
+  Shared<uint32_t, 1> index;  // as compute() is given it, which would take a register of the whole loop
+  // (query, tile): the tile's largest score; exp(maximum of the tiles before it - maximum with it); the sum
+  // of its weights.
+  Shared<float, kQueries * kSplitTiles> maxima;
+  Shared<float, kQueries * kSplitTiles> corrections;
+  Shared<float, kQueries * kSplitTiles> sums;
+};
+
+// Memory: a RowMemory of at least kQueries.
+template <KvType kType, uint32_t kQueries, uint32_t kWarps, typename Memory>
 struct RowAttention {
   using Stream = KvStream<kType, kWarps>;
-  using Heads = RowHeads<kType, kQueries, kWarps>;
-  static constexpr uint32_t kThreads = kWarps * kWarpSize;
+  using Heads = RowHeads<kType, kQueries, kWarps, decltype(Memory::heads)>;
   static constexpr uint32_t kDim = kWarps * kWarpSize;  // columns of a head, rounded up
-  static constexpr uint32_t kResidentBlocks = resident_threads(kType, kQueries, kWarps) / kThreads;
-
-  struct Memory {
-    typename Stream::Memory stream;
-    typename Heads::Memory heads;
-    Shared<float, kQueries * kAttendSplit> weights;  // at first the scores
-    Shared<uint32_t, 1> index;  // as compute() is given it, which would take a register of the whole loop
-    // (query, tile): the tile's largest score; exp(maximum of the tiles before it - maximum with it); the sum
-    // of its weights.
-    Shared<float, kQueries * kSplitTiles> maxima;
-    Shared<float, kQueries * kSplitTiles> corrections;
-    Shared<float, kQueries * kSplitTiles> sums;
-  };
 
   // A piece, for one group of queries.
   struct Place {
@@ -298,6 +296,24 @@ struct RowAttention {
     return in.rows.block_tables.template load_read_only<uint32_t>(
         size_t{piece.sequence} * in.rows.table_stride + (position >> in.kv.block_shift));
   }
+  // Stores the key and the value of the row's own position, if the piece has it, when nobody reads the cache
+  // there any more: neither another thread of the block nor another block with queries of the KV head.
+  __device__ static void store_newest(const AttendInputs& in, const QueryGroups& groups,
+                                      const SplitResults& results, Memory& memory) {
+    const Place place = place_of(in, groups, memory.index[0]);
+    const AttendPiece& piece = place.piece;
+    if (place.is_cut && piece.split != piece.position / kAttendSplit) return;
+    const uint32_t kv_head = query_group<kQueries>(groups, place.group).kv_head;
+    wait_copies<0>();  // also those of which nothing is used
+    if (groups.per_kv_head == 1) {
+      sync_block();
+    } else if (!arrives_last(results.arrivals, results.newest_counter(in, piece.row, kv_head),
+                             groups.per_kv_head)) {
+      return;
+    }
+    Heads::store_newest(in, piece, kv_head, memory.heads);
+  }
+
   // Computes number `index` of all groups of queries of all pieces. Returns the block's next number, or
   // kNothing if there are fewer.
   static constexpr uint32_t kNothing = 0xffffffff;
@@ -310,7 +326,6 @@ struct RowAttention {
     if (!place.is_there) return kNothing;
     if (piece.row >= in.num_rows) return index + gridDim.x;
     if (threadIdx.x == 0) memory.index[0] = index;
-    const uint32_t kv_head = query_group(groups, place.group).kv_head;
     const Positions seen = seen_from(piece.position, in.shape.window);
     const uint32_t split_end = place.is_cut ? piece.split + 1 : (seen.end - 1) / kAttendSplit + 1;
     SplitJoin join;  // in lane q for query q
@@ -320,12 +335,15 @@ struct RowAttention {
 #pragma unroll 1
     for (uint32_t number = piece.split; number < split_end; ++number) {
       const uint32_t first_position = number * kAttendSplit;
+      // There are no registers to keep it in.
+      const uint32_t kv_head = query_group<kQueries>(groups, recomputed(place.group)).kv_head;
       const RowSplit split{first_position, seen.within(first_position, kAttendSplit), kv_head, next_block,
                            in.rotates && seen.end <= first_position + kAttendSplit};
       if (number + 1 < split_end) next_block = block_of(in, piece, number + 1);
       Stream stream(in.kv, in.layer, split, memory.stream);
       if (number == piece.split)
-        Heads::load(in, piece.row, query_group(groups, place.group), seen.end <= split_end * kAttendSplit,
+        Heads::load(in, piece.row, query_group<kQueries>(groups, place.group),
+                    seen.end <= split_end * kAttendSplit,
                     memory.heads);  // while the copies are under way
       sync_block();  // the queries are written, and the weights of the split before have been read
       score(in, split, stream, memory);
@@ -337,7 +355,7 @@ struct RowAttention {
       if (warp() * kWarpSize < in.shape.head_dim) sum_values(split, stream, memory, acc);
       summary = summary_of(memory);
       if (in.has_sinks && number == piece.split) {
-        const QueryGroup group = query_group(groups, place.group);
+        const QueryGroup group = query_group<kQueries>(groups, place.group);
         join = before_splits(in, group.first_head + std::min(lane(), group.num_heads - 1));
       }
       const SplitJoin::Factors factors = join.add(summary.max, summary.sum);
@@ -345,57 +363,30 @@ struct RowAttention {
         sums[q] = joined(sums[q], acc[q], {shuffle(factors.so_far, q), shuffle(factors.split, q)});
     }
     // Read and computed again, since there are no registers to keep it in.
-    const uint32_t same_index = memory.index[0];
-    const uint32_t next_index = same_index + gridDim.x;
-    const Place again = place_of(in, groups, same_index);
-    const QueryGroup group = query_group(groups, again.group);
-    if (in.rotates && (!again.is_cut || again.piece.split == again.piece.position / kAttendSplit)) {
-      sync_block();  // all have read the cache
-      Heads::store_newest(in, again.piece, group.kv_head, memory.heads);
-    }
+    const Place again = place_of(in, groups, memory.index[0]);
+    const QueryGroup group = query_group<kQueries>(groups, again.group);
+    bool is_complete = true;
     if (again.is_cut) {  // one split
       store_split(results, again.number, group, summary, acc);
       const Positions row_seen = seen_from(again.piece.position, in.shape.window);
       const uint32_t first_split = row_seen.begin / kAttendSplit;
       const uint32_t num_splits = (row_seen.end - 1) / kAttendSplit - first_split + 1;
       const uint32_t first_place = again.number - (again.piece.split - first_split);
-      if (!arrives_last(results.arrivals, size_t{first_place} * groups.num_groups + again.group, num_splits))
-        return next_index;
-      SplitsJoin<kQueries, kWarps>{in, results, group, first_place, num_splits, memory.weights}.join(sums);
+      is_complete = arrives_last(results.arrivals,
+                                 results.splits_counter(in, groups, first_place, again.group), num_splits);
+      if (is_complete)
+        SplitsJoin<kQueries, kWarps, decltype(memory.weights)>{in,          results,    group,
+                                                               first_place, num_splits, memory.weights}
+            .join(sums);
     } else {
       for (uint32_t q = 0; q < kQueries; ++q) sums[q] = sums[q] / shuffle(join.sum, q);
     }
-    store_row(in.shape, out, again.piece.row, group, sums, memory);
+    if (is_complete) store_row(in.shape, out, again.piece.row, group, sums, memory);
+    if (in.rotates) store_newest(in, groups, results, memory);
+    const uint32_t next_index = memory.index[0] + gridDim.x;
     sync_block();  // the memory is free
     return next_index;
   }
 };
-
-// Grid x: blocks, which take the pieces of the list in turn.
-template <typename Attention>
-__global__ void __launch_bounds__(Attention::kThreads, Attention::kResidentBlocks)
-    attend_rows_kernel(AttendInputs in, QueryGroups groups, SplitResults results, ReadyRows out) {
-  __shared__ typename Attention::Memory memory;
-  let_next_begin();
-  uint32_t index = blockIdx.x;
-  while (index != Attention::kNothing) index = Attention::compute(in, groups, index, results, out, memory);
-}
-
-template <KvType kType>
-cudaError_t attend_rows(const AttendInputs& in, const QueryGroups& groups, uint32_t num_blocks,
-                        const SplitResults& results, const ReadyRows& out, cudaStream_t stream) {
-  return with_variant(in.shape.head_dim, groups.size, [&]<typename V>(V) {
-    using Attention = RowAttention<kType, V::kQueries, V::kChunks>;
-    const cudaLaunchConfig_t config = config_of(dim3(num_blocks), Attention::kThreads, stream);
-    return cudaLaunchKernelEx(&config, attend_rows_kernel<Attention>, in, groups, results, out);
-  });
-}
-
-template <KvType kType>
-cudaError_t load_attend_rows(const AttentionShape& shape, const QueryGroups& groups) {
-  return with_variant(shape.head_dim, groups.size, []<typename V>(V) {
-    return load(attend_rows_kernel<RowAttention<kType, V::kQueries, V::kChunks>>);
-  });
-}
 
 }  // namespace runnel

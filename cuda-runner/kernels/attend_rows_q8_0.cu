@@ -1,4 +1,4 @@
-#include "cuda-runner/kernels/attend_rows-inl.h"
+#include "cuda-runner/kernels/attend_rows_kernel-inl.h"
 
 namespace runnel {
 

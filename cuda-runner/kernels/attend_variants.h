@@ -19,6 +19,11 @@ struct QueryGroups {
   uint32_t per_kv_head;
   uint32_t size;  // queries in a group, the last of a KV head excepted
   uint32_t queries_per_kv_head;
+
+  // Each query as a group of its own.
+  QueryGroups apart() const {
+    return {num_groups / per_kv_head * queries_per_kv_head, queries_per_kv_head, 1, queries_per_kv_head};
+  }
 };
 
 // The chunks of 32 columns that a block has warps for, of heads of this size.
@@ -39,12 +44,23 @@ constexpr uint32_t resident_threads(KvType type, uint32_t num_queries, uint32_t 
 }
 
 // The results of splits for each query: the largest score, the sum of the weights, and the sums of the
-// columns.
+// columns. And counters of blocks.
 struct SplitResults {
-  Global<float> values;       // (places, num_heads, 2 + head_dim)
-  Global<uint32_t> arrivals;  // (places, groups of queries): at a row's first place, its splits are counted
+  Global<float> values;  // (places, num_heads, 2 + head_dim)
+  Global<uint32_t> arrivals;
   uint32_t num_heads;
   uint32_t head_dim;
+
+  // The counters: (num_rows, num_kv_heads), of blocks that have read the row's own position; and then
+  // (places, groups of queries), of splits that have been computed, at the row's first place. Launches may
+  // differ in where they begin, since all are 0 between.
+  RUNNEL_HOST_DEVICE static size_t newest_counter(const AttendInputs& in, uint32_t row, uint32_t kv_head) {
+    return size_t{row} * in.shape.num_kv_heads + kv_head;
+  }
+  RUNNEL_HOST_DEVICE static size_t splits_counter(const AttendInputs& in, const QueryGroups& groups,
+                                                  uint32_t place, uint32_t group) {
+    return newest_counter(in, in.num_rows, 0) + size_t{place} * groups.num_groups + group;
+  }
 
   RUNNEL_HOST_DEVICE size_t first(uint32_t place, uint32_t head) const {
     return (static_cast<size_t>(place) * num_heads + head) * (2 + head_dim);

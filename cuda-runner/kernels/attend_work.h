@@ -38,6 +38,7 @@ struct AttendCounts {
   uint32_t num_cut;
   uint32_t num_pieces;
   uint32_t num_tiles;
+  uint32_t is_apart;  // 1: each query of a piece has a block of its own; 0: each group of queries
 };
 
 // Each of these has four words in the list: the counts, then pieces and tiles.
@@ -54,7 +55,7 @@ struct AttendWork {
   // No kernel writes the list, so it may be read before the launches before are complete.
   __device__ AttendCounts counts() const {
     const uint4 entry = at(0);
-    return {entry.x, entry.y, entry.z};
+    return {entry.x, entry.y, entry.z, entry.w};
   }
   // Beyond num_pieces it is any piece: so the piece and the counts can be loaded together.
   __device__ AttendPiece piece(uint32_t index) const {

@@ -11,20 +11,20 @@
 
 namespace runnel {
 
-template <uint32_t kQueries, uint32_t kWarps>
+// Factors: of at least kQueries * kAttendSplit floats.
+template <uint32_t kQueries, uint32_t kWarps, typename Factors>
 struct SplitsJoin {
   // Splits of a column that are loaded together.
   static constexpr uint32_t kTogether = std::max(16 / kQueries, 4u);
   using Columns = float[kTogether][kQueries];
-  // (query, split): the factors of a split, the sum of its weights times its factor, and the largest score up
-  // to it, for 32 splits at a time.
-  using Factors = Shared<float, kQueries * kAttendSplit>;
 
   const AttendInputs& in;
   const SplitResults& results;
   const QueryGroup& group;
   uint32_t first_place;
   uint32_t num_splits;
+  // (query, split): the factors of a split, the sum of its weights times its factor, and the largest score up
+  // to it, for 32 splits at a time.
   Factors& factors;
   uint32_t thread = recomputed(threadIdx.x);
 

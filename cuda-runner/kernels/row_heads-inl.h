@@ -11,18 +11,20 @@
 
 namespace runnel {
 
-template <KvType kType, uint32_t kQueries, uint32_t kWarps>
+template <uint32_t kQueries, uint32_t kDim>
+struct RowHeadsMemory {
+  Shared<float, kQueries * kDim> queries;
+  // The key and then the value of the newest position, as they are read from the cache and as they are
+  // stored.
+  Shared<float, 2 * kDim> newest;
+  Shared<CacheValue, 2 * kDim> newest_stored;
+};
+
+// Memory: a RowHeadsMemory of at least kQueries.
+template <KvType kType, uint32_t kQueries, uint32_t kWarps, typename Memory>
 struct RowHeads {
   static constexpr uint32_t kThreads = kWarps * kWarpSize;
   static constexpr uint32_t kDim = kWarps * kWarpSize;  // columns of a head, rounded up
-
-  struct Memory {
-    Shared<float, kQueries * kDim> queries;
-    // The key and then the value of the newest position, as they are read from the cache and as they are
-    // stored.
-    Shared<float, 2 * kDim> newest;
-    Shared<CacheValue, 2 * kDim> newest_stored;
-  };
 
   // has_newest: the piece has the row's own position.
   __device__ static void load(const AttendInputs& in, uint32_t row, const QueryGroup& group, bool has_newest,

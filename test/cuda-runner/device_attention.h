@@ -12,6 +12,7 @@
 #include "test/cuda-runner/device_ready.h"
 #include "test/cuda-runner/device_sequences.h"
 #include "test/fixtures/attention_reference.h"
+#include "test/unit_test.h"
 
 namespace runnel::test {
 
@@ -26,12 +27,21 @@ inline constexpr uint32_t kMinTileBlocks = 4;
 
 // The pieces of a step's attention on the device.
 struct DeviceWork {
-  DeviceWork(const TestStream& stream, const AttentionShape& shape, uint32_t max_rows, uint32_t max_places)
-      : plan_shape{shape.window, attend_groups(shape), shape.num_kv_heads, attend_tile_rows(shape),
-                   max_rows,     max_places,           kMinTileBlocks},
+  // is_apart: the list has queries apart, as few pieces are planned; else as many are.
+  DeviceWork(const TestStream& stream, const AttentionShape& shape, uint32_t max_rows, uint32_t max_places,
+             bool is_apart = false)
+      : plan_shape{shape.window,
+                   attend_groups(shape),
+                   is_apart ? shape.num_heads : attend_groups(shape),
+                   shape.num_kv_heads,
+                   attend_tile_rows(shape),
+                   max_rows,
+                   max_places,
+                   kMinTileBlocks},
         words(stream, AttendPlan::max_words(plan_shape)),
         results(stream, size_t{max_places} * shape.num_heads * (2 + shape.head_dim)),
-        arrivals(stream, std::vector<uint32_t>(size_t{max_places} * attend_groups(shape))) {}
+        arrivals(stream, std::vector<uint32_t>(size_t{max_rows} * shape.num_kv_heads +
+                                               size_t{max_places} * shape.num_heads)) {}
 
   AttendWork plan(const std::vector<RowPlace>& rows) const {
     std::vector<uint32_t> positions, sequences;
@@ -47,7 +57,13 @@ struct DeviceWork {
     return {words.read_view(), AttendPlan::max_pieces(plan_shape), plan.has_pieces(), plan.num_tiles()};
   }
 
+  // Of the list that is on the device.
+  bool is_apart() const { return words.values()[3] == 1; }
+
   AttendWorkspace workspace() const { return {results.view(), arrivals.view()}; }
+  void require_no_arrivals() const {
+    REQUIRE(arrivals.values() == std::vector<uint32_t>(arrivals.values().size()));
+  }
 
   AttendPlanShape plan_shape;
   DeviceArray<uint32_t> words;
@@ -82,8 +98,9 @@ struct Attention {
                                          float lost = NAN) const {
     const std::vector<RowPlace> some(rows.begin() + first, rows.begin() + first + count);
     const DeviceStep step = sequences.step(some);
-    const DeviceWork work(stream, shape, count, max_places);
+    const DeviceWork work(stream, shape, count, max_places, is_apart);
     const AttendWork planned = work.plan(some);
+    REQUIRE(work.is_apart() == (is_apart && attend_groups(shape) < shape.num_heads));
     std::vector<float> qkv(size_t{count} * sequences.qkv_stride());
     for (uint32_t row = 0; row < count; ++row) {
       const auto from = queries.begin() + (first + row) * width();
@@ -104,7 +121,7 @@ struct Attention {
                             has_sinks,
                             device_sinks.read_view()},
                            kMaxAttendPositions, work.workspace(), out->view(), stream));
-    stream.synchronize();
+    work.require_no_arrivals();
     return out;
   }
 
@@ -135,6 +152,7 @@ struct Attention {
   std::vector<RowPlace> rows;
   std::vector<float> queries;
   bool has_sinks = false;
+  bool is_apart = false;     // as of DeviceWork
   std::vector<float> sinks;  // of the heads of queries
   DeviceArray<float> device_sinks;
 };

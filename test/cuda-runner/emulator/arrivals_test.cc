@@ -1,4 +1,5 @@
-// Blocks that arrive at a counter, of which the last sees what the others wrote.
+// Blocks that arrive at a counter, of which the last sees what the others wrote, and may write what they
+// read.
 #include "cuda-runner/emulator/arrivals.h"
 
 #include <algorithm>
@@ -90,6 +91,38 @@ TEST_CASE("arrivals: the last block sees nothing of a block that was counted els
         kBlocks, kThreads,
         LAUNCH(stranger_kernel, groups.values.view(), groups.counters.view(), groups.sums.view()));
   }));
+}
+
+// All blocks read one value, and the last of those that are counted writes it. Block 1 is not counted unless
+// `all` are.
+__global__ void replace_kernel(Global<uint32_t> values, Global<uint32_t> counters, Global<uint32_t> out,
+                               bool all) {
+  const uint32_t value = values[0];
+  out[blockIdx.x * kThreads + threadIdx.x] = value;
+  if (!all && blockIdx.x == 1) {
+    sync_block();
+    return;
+  }
+  if (arrives_last(counters, 0, gridDim.x - (all ? 0 : 1)) && threadIdx.x == 0) values[0] = value + 1;
+}
+
+TEST_CASE("arrivals: the last block may write what the others read, if all of these are counted") {
+  constexpr uint32_t kReaders = 3;  // as many as the sums have room for
+  bool is_found = false;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Groups groups(seed);
+    const auto launch = [&](bool all) {
+      return groups.device.launch(
+          kReaders, kThreads,
+          LAUNCH(replace_kernel, groups.values.view(), groups.counters.view(), groups.sums.view(), all));
+    };
+    CHECK(launch(true) == cudaSuccess);
+    CHECK(launch(true) == cudaSuccess);
+    CHECK(groups.device.download(groups.values)[0] == 2);
+    CHECK(launch(false) == cudaErrorLaunchFailure);
+    is_found |= says(emulator::last_fault(), "which another block of this launch read");
+  }
+  CHECK(is_found);
 }
 
 __global__ void divergent_arrival_kernel(Global<uint32_t> counters) {

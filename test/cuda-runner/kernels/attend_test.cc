@@ -31,7 +31,8 @@ struct AttendCase {
   bool has_sinks = false;
 };
 
-// Checks rows that are cut, and rows whose splits are computed one after the other.
+// Checks rows that are cut, and rows whose splits are computed one after the other, each with queries that
+// are computed together and apart.
 void check_attend(const TestStream& stream, const AttendCase& wanted_case, std::mt19937& rng) {
   const auto& [type, shape, block_size, lengths, rows, has_sinks] = wanted_case;
   CAPTURE(kv_type_name(type));
@@ -46,8 +47,12 @@ void check_attend(const TestStream& stream, const AttendCase& wanted_case, std::
   attention.has_sinks = has_sinks;
   const Ready wanted = attention.wanted_rows();
   const auto num_rows = static_cast<uint32_t>(rows.size());
-  REQUIRE(attention.on_device(0, num_rows, kEnoughPlaces)->is(wanted));
-  REQUIRE(attention.on_device(0, num_rows, kNoPlaces)->is(wanted));
+  for (const bool is_apart : {false, true}) {
+    CAPTURE(is_apart);
+    attention.is_apart = is_apart;
+    REQUIRE(attention.on_device(0, num_rows, kEnoughPlaces)->is(wanted));
+    REQUIRE(attention.on_device(0, num_rows, kNoPlaces)->is(wanted));
+  }
 }
 
 TEST_CASE("attend: over shuffled blocks, bits of the reference, for each type, size of head and of block") {
@@ -248,19 +253,24 @@ void check_rotating(const TestStream& stream, const RotatingCase& wanted_case, s
   const HeadNorm norm{has_norms, gains.read_view(), 1e-5f};
   const Rotation rotation{rope, {norm, norm}, angles.read_view()};
   const DeviceStep step = sequences.step(rows);
-  for (const uint32_t max_places : {kEnoughPlaces, kNoPlaces}) {
+  for (const auto& [max_places, is_apart] : {std::pair(kEnoughPlaces, false), std::pair(kNoPlaces, false),
+                                             std::pair(kEnoughPlaces, true), std::pair(kNoPlaces, true)}) {
+    CAPTURE(max_places);
+    CAPTURE(is_apart);
     const DeviceArray<float> qkv(stream, made);
-    const DeviceWork work(stream, shape, num_rows, max_places);
+    const DeviceWork work(stream, shape, num_rows, max_places, is_apart);
     AttendInputs inputs{shape,           kAttendLayer,
                         num_rows,        step.view(),
                         work.plan(rows), {qkv.view(), sequences.qkv_stride()},
                         sequences.kv(),  true,
                         rotation};
     REQUIRE(inputs.work.num_tiles == 0);
+    REQUIRE(work.is_apart() == (is_apart && attend_groups(shape) < shape.num_heads));
     sequences.fill(kAttendLayer, rng);  // also the positions of the rows, whose values nobody may see
     const DeviceReady rotating(stream, width, num_rows);
     require_success(attend(inputs, kMaxAttendPositions, work.workspace(), rotating.view(), stream));
     const std::vector<uint8_t> stored = sequences.bytes();
+    work.require_no_arrivals();
     REQUIRE(bits_of(qkv.values()) == bits_of(made));
 
     const DeviceReady wanted(stream, width, num_rows);
@@ -271,6 +281,7 @@ void check_rotating(const TestStream& stream, const RotatingCase& wanted_case, s
     REQUIRE(sequences.bytes() == stored);
     REQUIRE(bits_of(rotating.values.values()) == bits_of(wanted.values.values()));
     REQUIRE(rotating.quants.values() == wanted.quants.values());
+    work.require_no_arrivals();
   }
 }
 
@@ -350,7 +361,7 @@ TEST_CASE("attend: rows that a step has lost are left alone") {
   CHECK(std::all_of(lost, kept.end(), [](float value) { return value == -1.0f; }));
 }
 
-TEST_CASE("attend: captured once, it is right wherever the rows are when it runs") {
+TEST_CASE("attend: captured once, it is right wherever the rows are when it runs, few pieces or many") {
   const TestStream stream;
   std::mt19937 rng(41);
   const AttentionShape shape{2, 1, 32, kScale};
@@ -359,7 +370,8 @@ TEST_CASE("attend: captured once, it is right wherever the rows are when it runs
   const DeviceStep step = sequences.step({{0, 3}, {1, 0}});
   const std::vector<float> qkv = random_floats(2 * sequences.qkv_stride(), rng);
   const DeviceArray<float> in(stream, qkv);
-  const DeviceWork work(stream, shape, 2, kEnoughPlaces);
+  DeviceWork work(stream, shape, 2, kEnoughPlaces, true);
+  work.plan_shape.num_blocks = 8;
   const DeviceReady out(stream, 64, 2);
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t captured = nullptr;
@@ -371,10 +383,15 @@ TEST_CASE("attend: captured once, it is right wherever the rows are when it runs
       kMaxAttendPositions, work.workspace(), out.view(), stream));
   require_success(cudaStreamEndCapture(stream, &graph));
   require_success(cudaGraphInstantiate(&captured, graph, 0));
-  for (const std::vector<RowPlace>& rows :
-       {std::vector<RowPlace>{{0, 3}, {1, 0}}, {{1, 599}, {0, 256}}, {{0, 31}, {1, 512}}}) {
+  struct Run {
+    std::vector<RowPlace> rows;
+    bool is_apart;
+  };
+  for (const auto& [rows, is_apart] : {Run{{{0, 3}, {1, 0}}, true},  // 2 pieces of 2 heads
+                                       Run{{{1, 599}, {0, 256}}, false}, Run{{{0, 31}, {1, 512}}, true}}) {
     step.move_to(rows);
     work.plan(rows);
+    REQUIRE(work.is_apart() == is_apart);
     require_success(cudaGraphLaunch(captured, stream));
     Attention attention(stream, sequences, shape, rows, rng);
     for (uint32_t row = 0; row < 2; ++row)
@@ -393,6 +410,8 @@ TEST_CASE("attend: the workspace has room for each split of the cache, within a 
     return max_cut_splits(shape, limits);
   };
   CHECK(places({1, 256, 1u << 20}) == 0);
+  CHECK(attend_arrivals(shape, {3, 256, 1u << 20}) == 3 * 8);
+  CHECK(attend_arrivals(shape, {4, 257, 1u << 20}) == 4 * 8 + 4 * 2 * 32);
   CHECK(places({4, 257, 1u << 20}) == 4 * 2);
   // Of many rows, few have more splits than each block computes.
   CHECK(places({1000, 257, 1u << 20}) == kMaxAttendBlocks / 8 * 2);
