@@ -26,8 +26,10 @@ WANTED = {'1': 4, '2': 4, '4': 2, '8': 1}
 WANTED_GATED = {**WANTED, '2': 3}
 FLOATS = {'0': 'F32', '1': 'F16', '30': 'BF16'}
 Q4_0 = '2'
-# Instructions for each IMMA, by the parameters of the kernel: rows of the batch, or parts of a block's warps.
-MOST = {('Segment', '8'): 55, ('Segment', '16'): 38, ('Segment', '32'): 27, ('Tile', '1'): 22, ('Tile', '2'): 26}
+# Instructions for each IMMA, by the parameters of the kernel: rows of the batch and matrices, or parts of a block's warps and
+# tiles.
+MOST = {('Segment', '8', '1'): 55, ('Segment', '16', '1'): 38, ('Segment', '32', '1'): 27, ('Segment', '8', '2'): 40,
+        ('Segment', '16', '2'): 30, ('Segment', '32', '2'): 23, ('Tile', '1', '4'): 22, ('Tile', '2', '2'): 26}
 # Instructions for each FFMA, by tiles and rows of the batch. Each row that a thread multiplies more weights by, and each
 # weight for more rows, is one load of shared memory for more FFMA.
 MOST_OF_FLOATS = {('4', '128'): 1.15, ('2', '64'): 1.32, ('2', '32'): 1.24, ('2', '16'): 1.42, ('1', '32'): 1.36,
@@ -105,7 +107,7 @@ def fault_of(match, instructions, jumps):
     if not any(operation.startswith('LDGSTS') for operation in operations):
         return 'there are no asynchronous copies'
     wanted = 'FFMA' if form == 'FloatTile' else 'IMMA'
-    most = MOST_OF_FLOATS[rows, more_rows] if wanted == 'FFMA' else MOST.get((form, rows))
+    most = MOST_OF_FLOATS[rows, more_rows] if wanted == 'FFMA' else MOST.get((form, rows, more_rows))
     if wanted == 'IMMA' and weight_type != Q4_0 or most is None:
         return ''
     found = instructions_an(wanted, instructions, jumps)
