@@ -73,7 +73,7 @@ async function readyRunners(gateway: Gateway, num: number): Promise<number[]> {
 }
 
 test('two runners hold the weights once', async () => {
-  const gateway = await Gateway.start(DEFAULT_MODEL, ['--runners', '2']);
+  const gateway = await Gateway.start(DEFAULT_MODEL, ['--backend', 'cpu', '--runners', '2']);
   try {
     const pids = await readyRunners(gateway, 2);
     assert.equal(sources(gateway).sort(), ['packed', 'shared']);
