@@ -32,10 +32,10 @@ function(add_kernel_objects objects folder)
   set(${objects} ${all} PARENT_SCOPE)
 endfunction()
 
-# For `make check`: two architectures, warnings as errors, with the report of ptxas on each kernel. A kernel that spills
+# For `make check`: three architectures, warnings as errors, with the report of ptxas on each kernel. A kernel that spills
 # registers to memory loses the speed that it was written for.
 add_kernel_objects(TESTED_OBJECTS nvcc -Werror all-warnings -Xptxas -v
-  -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90)
+  -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_120,code=sm_120)
 add_custom_target(nvcc-objects DEPENDS ${TESTED_OBJECTS})
 foreach(object ${TESTED_OBJECTS})
   file(RELATIVE_PATH name ${CMAKE_BINARY_DIR}/nvcc ${object})

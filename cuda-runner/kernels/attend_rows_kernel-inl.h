@@ -7,6 +7,7 @@
 #include "cuda-runner/kernels/attend_variants-inl.h"
 #include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/load.h"
+#include "cuda-runner/kernels/resident_blocks.h"
 
 namespace runnel {
 
@@ -21,7 +22,9 @@ __device__ void attend_pieces(const AttendInputs& in, const QueryGroups& groups,
 // group of queries or once for each query: a captured launch takes lists of both kinds.
 template <KvType kType, uint32_t kQueries, uint32_t kWarps>
 __global__ void __launch_bounds__(kWarps* kWarpSize,
-                                  resident_threads(kType, kQueries, kWarps) / (kWarps * kWarpSize))
+                                  resident_blocks(resident_threads(kType, kQueries, kWarps) /
+                                                      (kWarps * kWarpSize),
+                                                  sizeof(RowMemory<kType, kQueries, kWarps>)))
     attend_rows_kernel(AttendInputs in, QueryGroups groups, QueryGroups apart, SplitResults results,
                        ReadyRows out) {
   using Memory = RowMemory<kType, kQueries, kWarps>;

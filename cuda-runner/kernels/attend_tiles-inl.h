@@ -14,6 +14,7 @@
 #include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/load.h"
 #include "cuda-runner/kernels/ready_rows-inl.h"
+#include "cuda-runner/kernels/resident_blocks.h"
 #include "cuda-runner/kernels/tile_queries-inl.h"
 
 namespace runnel {
@@ -25,7 +26,7 @@ struct TileAttention {
   static constexpr uint32_t kWarps = kTileThreads / kWarpSize;
   static constexpr uint32_t kWarpQueries = kTileQueries / kWarps;
   // Blocks of a multiprocessor, few enough that no register spills. Octets of F32 take twice those of F16.
-  static constexpr uint32_t kResidentBlocks = kType == KvType::kF32 ? 3 : 4;
+  static constexpr uint32_t kMostBlocks = kType == KvType::kF32 ? 3 : 4;
 
   // For scores, a lane takes 2 queries and 4 positions: those with these numbers, and every 4th or 8th from
   // them on.
@@ -364,7 +365,9 @@ struct TileAttention {
 
 // Grid x: the tiles of the list, each with every KV head.
 template <KvType kType, uint32_t kDim>
-__global__ void __launch_bounds__(kTileThreads, TileAttention<kType, kDim>::kResidentBlocks)
+__global__ void __launch_bounds__(kTileThreads,
+                                  resident_blocks(TileAttention<kType, kDim>::kMostBlocks,
+                                                  sizeof(typename TileAttention<kType, kDim>::Memory)))
     attend_tiles_kernel(AttendInputs in, ReadyRows out) {
   __shared__ typename TileAttention<kType, kDim>::Memory memory;
   let_next_begin();

@@ -33,6 +33,10 @@ constexpr uint32_t attend_chunks(uint32_t head_dim) {
 
 // Threads of a multiprocessor at a time that take pieces, few enough that none spills its registers.
 constexpr uint32_t resident_threads(KvType type, uint32_t num_queries, uint32_t num_warps) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+  // There the same code takes more registers, and shared memory has room for two blocks at most.
+  if (num_warps == 8) return 256;
+#endif
   const bool is_f32 = type == KvType::kF32;
   const uint32_t most = num_queries == 1   ? 640
                         : num_queries == 2 ? (is_f32 ? 512 : 640)

@@ -5,6 +5,7 @@
 #include "cuda-runner/kernels/load.h"
 #include "cuda-runner/kernels/product_choice-inl.h"
 #include "cuda-runner/kernels/ready_rows-inl.h"
+#include "cuda-runner/kernels/resident_blocks.h"
 #include "runner/formats/weight_type.h"
 
 namespace runnel {
@@ -22,12 +23,6 @@ auto with_grouped_product(const Of& of) {
     return of(FloatTileProduct<kType, 2, kGroupUses / 2, 1, 4>());
   }
 }
-
-// Blocks of floats have so much shared memory that two fill a multiprocessor, which leaves registers for the
-// second tile of a matrix.
-template <typename Product>
-constexpr uint32_t kResidentBlocks = std::min<uint32_t>(Product::kMinBlocks,
-                                                        (227u << 10) / (Product::Memory::kBytes + 1024));
 
 template <typename Product>
 constexpr uint32_t kPartsOfGroup = kGroupUses / Product::kColumns;

@@ -7,13 +7,14 @@
 #include "cuda-runner/kernels/load.h"
 #include "cuda-runner/kernels/product_choice-inl.h"
 #include "cuda-runner/kernels/product_output-inl.h"
+#include "cuda-runner/kernels/resident_blocks.h"
 
 namespace runnel {
 
 // --- a few rows. Grid x: tiles of the matrix; y: groups of rows of the batch.
 
 template <typename Product>
-__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
+__global__ void __launch_bounds__(Product::kMaxThreads, kResidentBlocks<Product>)
     multiply_vectors_kernel(DeviceMatrix matrix, ReadyRows in, uint32_t num_rows, ProductOutput to) {
   let_next_begin();
   auto& memory = dynamic_shared<typename Product::Memory>();
@@ -25,7 +26,7 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
 
 // A tile is a block of out's columns.
 template <typename Product>
-__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
+__global__ void __launch_bounds__(Product::kMaxThreads, kResidentBlocks<Product>)
     gated_multiply_vectors_kernel(DeviceMatrix gate, DeviceMatrix up, Nonlinearity nonlinearity, ReadyRows in,
                                   uint32_t num_rows, ReadyRows out) {
   let_next_begin();
@@ -39,7 +40,7 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
 }
 
 template <typename Product>
-__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
+__global__ void __launch_bounds__(Product::kMaxThreads, kResidentBlocks<Product>)
     multiply_segments_kernel(DeviceMatrix matrix, ReadyRows in, uint32_t num_rows, ProductOutput to) {
   let_next_begin();
   auto& memory = dynamic_shared<typename Product::Memory>();
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
 }
 
 template <typename Product>
-__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
+__global__ void __launch_bounds__(Product::kMaxThreads, kResidentBlocks<Product>)
     gated_multiply_segments_kernel(DeviceMatrix gate, DeviceMatrix up, Nonlinearity nonlinearity,
                                    ReadyRows in, uint32_t num_rows, ReadyRows out) {
   let_next_begin();
@@ -83,7 +84,7 @@ __device__ inline void for_quarters(uint32_t num_tiles, const Of& of) {
 }
 
 template <typename Product>
-__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
+__global__ void __launch_bounds__(Product::kMaxThreads, kResidentBlocks<Product>)
     multiply_tiles_kernel(DeviceMatrix matrix, ReadyRows in, uint32_t num_rows, ProductOutput to) {
   let_next_begin();
   auto& memory = dynamic_shared<typename Product::Memory>();
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
 }
 
 template <typename Product>
-__global__ void __launch_bounds__(Product::kMaxThreads, Product::kMinBlocks)
+__global__ void __launch_bounds__(Product::kMaxThreads, kResidentBlocks<Product>)
     gated_multiply_tiles_kernel(DeviceMatrix gate, DeviceMatrix up, Nonlinearity nonlinearity, ReadyRows in,
                                 uint32_t num_rows, ReadyRows out) {
   let_next_begin();

@@ -16,7 +16,7 @@ Products of quantised weights copy them to shared memory without the use of regi
 they must have no load of weights at all. What they wait for instead is the issue of instructions: for each operation of the
 tensor cores (IMMA) there is a limit of all instructions of its loop, measured for Q4_0, whose own code is the shortest.
 Products of float weights by tiles copy them in the same way, and have such a limit for each FFMA, by tiles and rows of the
-batch of a block.
+batch of a block. Products of experts in groups are those products, and have their limits.
 """
 import re
 import subprocess
@@ -33,7 +33,7 @@ MOST = {('Segment', '8', '1'): 55, ('Segment', '16', '1'): 38, ('Segment', '32',
 # Instructions for each FFMA, by tiles and rows of the batch. Each row that a thread multiplies more weights by, and each
 # weight for more rows, is one load of shared memory for more FFMA.
 MOST_OF_FLOATS = {('4', '128'): 1.15, ('2', '64'): 1.32, ('2', '32'): 1.24, ('2', '16'): 1.42, ('1', '32'): 1.36,
-                  ('1', '8'): 1.94, ('2', '8'): 1.94}
+                  ('1', '8'): 1.95, ('2', '8'): 1.94}
 
 FORMS = {'Vector', 'Segment', 'FloatTile', 'Tile'}
 
@@ -41,13 +41,12 @@ FUNCTION = re.compile(r'Function : (\S+)')
 ARCHITECTURE = re.compile(r'arch = (sm_\d+)')
 INSTRUCTION = re.compile(r'^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\S+\s+)?([A-Z][A-Z0-9_.]*)')
 JUMP = re.compile(r'/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\S+\s+)?BRA\S*\s.*?0x([0-9a-f]+)')
-KERNEL = re.compile(r'(gated_)?multiply_(?:vectors|segments|tiles)_kernelINS_\d+(Vector|Segment|FloatTile|Tile)ProductI'
+KERNEL = re.compile(r'(grouped_)?(gated_)?multiply_(?:(?:vectors|segments|tiles)_)?kernelINS_\d+(Vector|Segment|FloatTile|Tile)ProductI'
                     r'LNS_10TensorTypeE(\d+)E(?:XtlNS_9TileShapeE)?Lj(\d+)(?:ELj(\d+))?')
 # Kernels that also read weights, or the lists of a step. Their loads are not counted, since only few models use them or they
 # read little.
 OTHER_READERS = re.compile(
-    r'\d(expert_gated_multiply|add_expert_output|grouped_gated_multiply|grouped_multiply|'
-    r'embed|norm|add_normed|norm_columns|attend_rows|attend_tiles|rope_store)_kernel')
+    r'\d(expert_gated_multiply|add_expert_output|embed|norm|add_normed|norm_columns|attend_rows|attend_tiles|rope_store)_kernel')
 BRANCHES = ('BRA', 'BRX', 'BSYNC', 'CALL', 'RET', 'EXIT')
 
 
@@ -94,7 +93,7 @@ def instructions_an(wanted, instructions, jumps):
 
 def fault_of(match, instructions, jumps):
     """What is wrong with a product's kernel, or nothing."""
-    gated, form, weight_type, rows, more_rows = match.groups()
+    grouped, gated, form, weight_type, rows, more_rows = match.groups()
     operations = [operation for _, operation in instructions]
     if form == 'Vector':
         if weight_type not in FLOATS:
@@ -102,7 +101,8 @@ def fault_of(match, instructions, jumps):
         wanted = (WANTED_GATED if gated else WANTED)[rows]
         found = most_loads_before_use(operations)
         return '' if found >= wanted else f'{found} loads of weights before their first use, at least {wanted} are wanted'
-    if any(operation.startswith('LDG') and '.CONSTANT' in operation for operation in operations):
+    # Those of experts load their biases.
+    if not grouped and any(operation.startswith('LDG') and '.CONSTANT' in operation for operation in operations):
         return 'weights are loaded to registers'
     if not any(operation.startswith('LDGSTS') for operation in operations):
         return 'there are no asynchronous copies'
@@ -122,7 +122,7 @@ def main(cuobjdump, paths):
         for architecture, name, instructions, jumps in kernels(cuobjdump, path):
             fault = ''
             if match := KERNEL.search(name):
-                seen.add((architecture, match[2]))
+                seen.add((architecture, match[3]))
                 fault = fault_of(match, instructions, jumps)
             elif not OTHER_READERS.search(name):
                 count = sum('.CONSTANT' in operation for _, operation in instructions)
