@@ -4,7 +4,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <iterator>
 
 #include "cuda-runner/kernels/device_kv.h"
 
@@ -13,8 +12,9 @@ namespace runnel {
 template <KvType kType>
 struct StoredOctet {
   static constexpr uint32_t kValuesPerWord = sizeof(uint32_t) / kv_value_bytes(kType);
+  static constexpr uint32_t kWords = kOctet / kValuesPerWord;
 
-  uint32_t words[kOctet / kValuesPerWord];
+  uint32_t words[kWords];
   uint32_t scales[kOctet / 2];  // for Q8_0, of each value a half
 
   __device__ void load_words(const DeviceKv& kv, size_t run, uint32_t octet) {
@@ -24,7 +24,7 @@ struct StoredOctet {
       words[0] = bits.x;
       words[1] = bits.y;
     } else {
-      for (uint32_t i = 0; i < std::size(words); i += 4) {
+      for (uint32_t i = 0; i < kWords; i += 4) {
         const auto bits = kv.bytes.load<uint4>(first + i * sizeof(uint32_t));
         words[i] = bits.x;
         words[i + 1] = bits.y;
