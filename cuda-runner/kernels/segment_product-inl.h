@@ -1,5 +1,5 @@
 // The product of a tile of 32 rows of a quantised matrix, or of the same tile of two, and up to 32 rows of
-// the batch, for steps that wait for the weights. Each warp takes every kWarps-th segment of 256 columns, and
+// the batch, for steps that wait for the weights. The warps take segments of 256 columns in turn, and each
 // keeps the next blocks of weights and rows on their way to a ring of its own in shared memory. The sums of
 // the segments are added in order.
 #pragma once
@@ -71,7 +71,7 @@ struct SegmentProduct {
   static constexpr uint32_t kRowsAt = kMatrices * Weights::kWords;
   static constexpr uint32_t kStageWords = kWordsOf<kBlocks>;
   static constexpr uint32_t kStages = std::min(6u, kRingWords / kStageWords);
-  static_assert(kStages >= 2);
+  static_assert(kStages >= kLeastStages);
 
   struct Memory {
     static constexpr uint32_t kBytes = 4 * kWarps * (kStages * kStageWords + kPartials);

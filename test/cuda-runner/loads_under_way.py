@@ -33,7 +33,8 @@ MOST = {('Segment', '8', '1'): 55, ('Segment', '16', '1'): 38, ('Segment', '32',
 # Instructions for each FFMA, by tiles and rows of the batch. Each row that a thread multiplies more weights by, and each
 # weight for more rows, is one load of shared memory for more FFMA.
 MOST_OF_FLOATS = {('4', '128'): 1.15, ('2', '64'): 1.32, ('2', '32'): 1.24, ('2', '16'): 1.42, ('1', '32'): 1.36,
-                  ('1', '8'): 1.95, ('2', '8'): 1.94}
+                  ('1', '8'): 1.94, ('2', '8'): 1.94}
+MOST_OF_FLOATS_FOR_120 = {**MOST_OF_FLOATS, ('1', '8'): 1.95}
 
 FORMS = {'Vector', 'Segment', 'FloatTile', 'Tile'}
 
@@ -91,7 +92,7 @@ def instructions_an(wanted, instructions, jumps):
     return min(ratios)[1] if ratios else None
 
 
-def fault_of(match, instructions, jumps):
+def fault_of(match, architecture, instructions, jumps):
     """What is wrong with a product's kernel, or nothing."""
     grouped, gated, form, weight_type, rows, more_rows = match.groups()
     operations = [operation for _, operation in instructions]
@@ -107,7 +108,8 @@ def fault_of(match, instructions, jumps):
     if not any(operation.startswith('LDGSTS') for operation in operations):
         return 'there are no asynchronous copies'
     wanted = 'FFMA' if form == 'FloatTile' else 'IMMA'
-    most = MOST_OF_FLOATS[rows, more_rows] if wanted == 'FFMA' else MOST.get((form, rows, more_rows))
+    of_floats = MOST_OF_FLOATS_FOR_120 if architecture == 'sm_120' else MOST_OF_FLOATS
+    most = of_floats[rows, more_rows] if wanted == 'FFMA' else MOST.get((form, rows, more_rows))
     if wanted == 'IMMA' and weight_type != Q4_0 or most is None:
         return ''
     found = instructions_an(wanted, instructions, jumps)
@@ -123,7 +125,7 @@ def main(cuobjdump, paths):
             fault = ''
             if match := KERNEL.search(name):
                 seen.add((architecture, match[3]))
-                fault = fault_of(match, instructions, jumps)
+                fault = fault_of(match, architecture, instructions, jumps)
             elif not OTHER_READERS.search(name):
                 count = sum('.CONSTANT' in operation for _, operation in instructions)
                 fault = f'{count} loads by the read-only path, which is for weights and lists' if count else ''
