@@ -43,7 +43,7 @@ const NUM_LANES = NUM_PROCESSORS + 1;
 const RACES = { RUNNEL_EMULATOR_RACES: '1' };
 /** Tests of the emulator that run the operations of others many times. With sanitizers they take ten times as long. */
 const WHOLE_MODELS =
-  '*/cuda-runner/model_test*,*golden_models_test*,*checkpoint_test*,*costs_test*,*device_share_test*';
+  '*/cuda-runner/model_test*,*golden_models_test*,*checkpoint_test*,*costs_test*,*device_share_test*,*gpu_weight_types_test*';
 
 const { values, positionals } = parseArgs({
   options: {

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "cpu-runner/cpu_backend.h"
 #include "cuda-runner/cuda_backend.h"
 #include "cuda-runner/emulator/machine.h"
 #include "runner/commands/inspect.h"
 #include "runner/commands/memory_plan.h"
+#include "test/fixtures/emulated_gpus.h"
 #include "test/fixtures/golden_models.h"
 #include "test/fixtures/temporary_folder.h"
 
@@ -20,53 +20,6 @@ namespace runnel {
 namespace {
 
 using namespace test;
-
-EngineFlags gpu_flags_for(const std::string& path) {
-  EngineFlags flags;
-  flags.set_gpu_defaults();
-  return small_flags_for(path, flags);
-}
-
-EngineFlags by_nccl(EngineFlags flags) {
-  flags.gathers_by_nccl = true;
-  return flags;
-}
-
-// A machine with emulated GPUs, until the end of a test.
-struct Gpus {
-  explicit Gpus(uint32_t count, uint64_t memory_bytes = uint64_t{1} << 30) {
-    emulator::start({.num_devices = count, .memory_bytes = memory_bytes});
-  }
-  ~Gpus() { emulator::start(emulator::settings_from_environment()); }
-};
-
-Result<LoadedModel> load_on_gpus(EngineFlags flags, uint32_t num_gpus) {
-  flags.num_ranks = num_gpus;
-  Result<std::unique_ptr<Backend>> backend =
-      make_cuda_backend(flags.backend_options_for(ModelFiles::open(flags.model)));
-  if (!backend.ok()) return backend.error();
-  return load(flags, *std::move(backend), {});
-}
-
-// What fn returns for the model that so many GPUs have loaded.
-template <typename Fn>
-auto with_gpus(const EngineFlags& flags, uint32_t num_gpus, const Fn& fn) {
-  const Gpus gpus(num_gpus);
-  const Result<LoadedModel> loaded = load_on_gpus(flags, num_gpus);
-  if (!loaded.ok()) FAIL(loaded.error().message);
-  return fn(*loaded);
-}
-
-Logits gpu_logits(const EngineFlags& flags, uint32_t num_gpus, const std::vector<uint32_t>& ids) {
-  return with_gpus(flags, num_gpus, [&](const LoadedModel& loaded) { return logits_of(loaded, ids); });
-}
-
-Logits cpu_logits(EngineFlags flags, const std::vector<uint32_t>& ids) {
-  flags.ranks_are_gpus = false;
-  const Result<LoadedModel> loaded = load(flags, *make_cpu_backend(flags.backend_options()), {});
-  if (!loaded.ok()) FAIL(loaded.error().message);
-  return logits_of(*loaded, ids);
-}
 
 std::vector<uint32_t> first_of(std::vector<uint32_t> ids, size_t count) {
   ids.resize(std::min(ids.size(), count));
@@ -118,24 +71,6 @@ TEST_CASE("tensor parallel: a model on one of the GPUs is computed beside one th
   CHECK(same_bits(logits_of(*alone, ids), expected));
   CHECK(same_bits(logits_of(*shared, ids), expected));
   CHECK(same_bits(logits_of(*alone, ids), expected));
-}
-
-TEST_CASE("tensor parallel: each type of weights has the CPU's logits on any number of GPUs") {
-  const std::vector<uint32_t> ids = count_from(3, 16);
-  for (const TensorType type :
-       {TensorType::kF32, TensorType::kBF16, TensorType::kQ8_0, TensorType::kQ4_0, TensorType::kQ4_K}) {
-    CAPTURE(type_name(type));
-    const TemporaryFile file(write_tiny_llama(llama_of(type)).bytes());
-    EngineFlags flags = gpu_flags_for(file.path());
-    flags.kv_cache_type = type == TensorType::kQ4_0 ? KvType::kF16 : KvType::kF32;
-    const Logits expected = cpu_logits(flags, ids);
-    // 8 GPUs share each of 4 KV heads.
-    for (const uint32_t num_gpus : {2u, 3u, 4u, 8u}) {
-      CAPTURE(num_gpus);
-      CHECK(same_bits(gpu_logits(flags, num_gpus, ids), expected));
-      CHECK(same_bits(gpu_logits(by_nccl(flags), num_gpus, ids), expected));
-    }
-  }
 }
 
 TEST_CASE("tensor parallel: keys of heads that several GPUs have are gathered in their places") {
