@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "cpu-runner/attention/attention.h"
@@ -15,25 +14,19 @@
 #include "cpu-runner/isa.h"
 #include "cpu-runner/kernels/kernels.h"
 #include "cpu-runner/matrix/activation.h"
+#include "cpu-runner/matrix/cpu_weights.h"
 #include "cpu-runner/matrix/expert_rows.h"
 #include "cpu-runner/matrix/gather.h"
 #include "cpu-runner/matrix/matrix.h"
 #include "cpu-runner/matrix/product.h"
-#include "cpu-runner/matrix/weight_arena.h"
+#include "cpu-runner/rank_share.h"
 #include "cpu-runner/sampling/drawn_rows.h"
 #include "cpu-runner/thread_pool.h"
 #include "runner/check.h"
-#include "runner/formats/in_quotes.h"
-#include "runner/ranks/cut_rows.h"
-#include "runner/ranks/rank_group.h"
-#include "runner/ranks/shard_plan.h"
 
 namespace runnel {
 namespace {
 
-using Vector = std::vector<float>;
-
-// Handles are indices of weights_. CHECK catches a handle of another backend or of another kind.
 class CpuBackend final : public Backend, private FlowReader {
  public:
   CpuBackend(const Kernels& kernels, std::shared_ptr<ThreadPool> threads, const BackendOptions& options)
@@ -42,34 +35,37 @@ class CpuBackend final : public Backend, private FlowReader {
         executor_{kernels_, *threads_, options.activations},
         device_(executor_, options.num_ranks),
         kv_type_(options.kv_type),
-        ranks_(options.ranks),
-        weights_file_(options.weights_file),
-        arena_(weights_file_ == nullptr ? WeightArena() : WeightArena(*weights_file_, *threads_)) {}
+        share_(options.ranks),
+        weights_(options.weights_file, *threads_) {}
 
   ComputeDevice& device() override { return device_; }
   // Every table of kernels and every weight type computes the sums of docs/numerics.md, so they share one
   // name.
   std::string numerics_id() const override { return runnel::numerics_id(executor_.activations, kv_type_); }
 
-  Result<uint64_t> matrix_bytes(std::span<const TensorView> stacked) const override;
+  Result<uint64_t> matrix_bytes(std::span<const TensorView> stacked) const override {
+    return CpuWeights::matrix_bytes(stacked);
+  }
   uint64_t kv_block_bytes(const KvShape& shape) const override {
     return KvCache::block_bytes(shape, kv_type_);
   }
   Result<StepMemory> step_memory(const DecoderSpec& spec, const StepLimits& limits,
                                  const KvShape& shape) const override;
 
-  Result<void> share(const DecoderSpec& spec) override;
+  Result<void> share(const DecoderSpec& spec) override { return share_.plan(spec, num_ranks()); }
   Result<void> expect_weights(uint64_t bytes, const std::string& identity) override {
-    return arena_.expect(bytes / num_ranks(), identity);
+    return weights_.expect(bytes / num_ranks(), identity);
   }
-  bool needs_values() const override { return !arena_.is_filled(); }
-  Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
+  bool needs_values() const override { return weights_.needs_values(); }
+  Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override {
+    return weights_.add_matrix(stacked, share_.rows_of(weights_.next()));
+  }
   Result<WeightHandle> load_vector(const std::string&, std::span<const float> values) override {
-    return add_weight(cut_values(values, own_rows()));
+    return weights_.add_vector(values, share_.rows_of(weights_.next()));
   }
   Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override;
   Result<void> allocate_kv(const KvShape& shape) override;
-  uint64_t weights_bytes() const override;
+  uint64_t weights_bytes() const override { return weights_.num_bytes(); }
 
   // Each operation is complete when it returns.
   void begin_forward(const Batch&) override {}
@@ -87,48 +83,11 @@ class CpuBackend final : public Backend, private FlowReader {
   std::vector<float> read_rows(Flow flow, uint32_t num_rows) override;
   std::vector<float> read_kv(const LayerSpec& layer, const BatchSequence& sequence,
                              uint32_t num_positions) override {
-    CHECK(has_cache_ && ranks_ == nullptr);
+    CHECK(has_cache_ && share_.is_whole());
     return cache_.read(layer.kv.layer, sequence.block_tables[layer.kv.group], num_positions);
   }
 
-  static Result<void> check_boards(const DecoderWidths& widths, const StepLimits& limits,
-                                   uint32_t vocab_size);
-  WeightHandle add_weight(std::variant<StackedMatrix, Vector> weight) {
-    weights_.push_back(std::move(weight));
-    return {static_cast<int32_t>(weights_.size()) - 1};
-  }
   uint32_t num_ranks() const { return device_.num_ranks(); }
-  // The rows of the next weight that this rank has; none: all.
-  std::vector<RowRange> own_rows() const {
-    if (ranks_ == nullptr) return {};
-    return plan_.rows_of({static_cast<int32_t>(weights_.size())}, ranks_->rank());
-  }
-  // The columns of a dimension of this width that this rank computes.
-  RowRange own_columns(RowRange Shard::*dimension, uint32_t width) const {
-    return ranks_ == nullptr ? RowRange{0, width} : own_.*dimension;
-  }
-  // Attention of the heads that this rank has.
-  AttentionShape own_heads(const AttentionShape& shape) const {
-    return ranks_ == nullptr ? shape : own_.own(shape);
-  }
-  const std::variant<StackedMatrix, Vector>& weight(WeightHandle handle) const {
-    CHECK(handle.index >= 0 && static_cast<size_t>(handle.index) < weights_.size());
-    return weights_[handle.index];
-  }
-  const StackedMatrix& matrix(WeightHandle handle) const {
-    const auto* found = std::get_if<StackedMatrix>(&weight(handle));
-    CHECK(found != nullptr);
-    return *found;
-  }
-  const Vector& vector(WeightHandle handle) const {
-    const auto* found = std::get_if<Vector>(&weight(handle));
-    CHECK(found != nullptr);
-    return *found;
-  }
-  // The values of a vector that may be missing.
-  std::span<const float> values_of(WeightHandle handle) const {
-    return handle ? std::span<const float>(vector(handle)) : std::span<const float>();
-  }
   // Computes the norm of one row, or copies the row if there is no norm, and makes it ready for a product.
   void norm_row(const float* in, const NormSpec& norm, Activation& out, uint32_t row) const {
     if (!norm) {
@@ -141,8 +100,8 @@ class CpuBackend final : public Backend, private FlowReader {
     make_ready(executor_, out, row);
   }
   void layer_norm(const float* in, const NormSpec& norm, uint32_t width, float* out) const {
-    const Vector& gain = vector(norm.gain);
-    const Vector& norm_bias = vector(norm.bias);
+    const std::span<const float> gain = weights_.vector(norm.gain);
+    const std::span<const float> norm_bias = weights_.vector(norm.bias);
     CHECK(norm.kind == NormKind::kLayer && gain.size() == width && norm_bias.size() == width);
     kernels_.layer_norm(in, gain.data(), norm_bias.data(), width, norm.epsilon, out);
   }
@@ -153,7 +112,7 @@ class CpuBackend final : public Backend, private FlowReader {
     });
   }
   void rms_norm(const float* in, const NormSpec& norm, uint32_t width, float* out) const {
-    const Vector& gain = vector(norm.gain);
+    const std::span<const float> gain = weights_.vector(norm.gain);
     CHECK(norm.kind == NormKind::kRms && gain.size() == width);
     kernels_.norm(in, gain.data(), width, norm.epsilon, out);
   }
@@ -161,7 +120,7 @@ class CpuBackend final : public Backend, private FlowReader {
   void norm_heads_together(uint32_t num_rows, const LayerSpec& layer);
   HeadNorm head_norm(const NormSpec& norm) const {
     CHECK(norm.kind == NormKind::kRms);
-    return norm ? HeadNorm{vector(norm.gain), norm.epsilon} : HeadNorm{};
+    return norm ? HeadNorm{weights_.vector(norm.gain), norm.epsilon} : HeadNorm{};
   }
   // hidden = hidden + norm of the product's rows in projected_.
   void add_normed_rows(uint32_t num_rows, const NormSpec& norm) {
@@ -184,11 +143,11 @@ class CpuBackend final : public Backend, private FlowReader {
   // columns of width. own has this rank's columns of activation alone, or is activation.
   void gather(const Activation& own, RowRange Shard::*dimension, uint32_t width, uint32_t num_rows,
               Activation& activation) {
-    if (ranks_ == nullptr) return;
-    const std::vector<RowRange> shares = plan_.columns_of(dimension, width);
+    if (share_.is_whole()) return;
+    const std::vector<RowRange> columns = share_.columns_of_all(dimension, width);
     const bool is_part = &own != &activation;
-    const float* columns = own.row(0) + (is_part ? 0 : shares[ranks_->rank()].first);
-    gather_columns(executor_, *ranks_, shares, {columns, own.stride()}, num_rows, is_part, activation);
+    const float* first = own.row(0) + (is_part ? 0 : columns[share_.group()->rank()].first);
+    gather_columns(executor_, *share_.group(), columns, {first, own.stride()}, num_rows, is_part, activation);
   }
 
   const std::shared_ptr<ThreadPool> threads_;
@@ -197,12 +156,8 @@ class CpuBackend final : public Backend, private FlowReader {
   CpuDevice device_;
   const KvType kv_type_;
 
-  const std::shared_ptr<RankGroup> ranks_;  // null: this process computes all
-  ShardPlan plan_;                          // set by share
-  Shard own_{};
-  const std::shared_ptr<MemoryFile> weights_file_;
-  WeightArena arena_;
-  std::vector<std::variant<StackedMatrix, Vector>> weights_;
+  RankShare share_;
+  CpuWeights weights_;
   // (max_rows, width): what flows between the operations.
   Activation hidden_;  // the residual stream
   Activation normed_;
@@ -222,22 +177,6 @@ class CpuBackend final : public Backend, private FlowReader {
   Activation head_input_;              // (max_head_rows, hidden)
   std::optional<DrawnRows> logits_;
 };
-
-Result<uint64_t> CpuBackend::matrix_bytes(std::span<const TensorView> stacked) const {
-  CHECK(!stacked.empty());
-  uint64_t bytes = 0;
-  for (const TensorView& tensor : stacked) {
-    if (tensor.columns() != stacked.front().columns()) {
-      return Error{ExitCode::kBadModel, "tensor " + in_quotes(tensor.name) + " has " +
-                                            std::to_string(tensor.columns()) + " columns, unlike " +
-                                            in_quotes(stacked.front().name) + "."};
-    }
-    const Result<uint64_t> of_part = TiledMatrix::bytes_of(tensor);
-    if (!of_part) return of_part.error();
-    bytes += *of_part;
-  }
-  return bytes;
-}
 
 Result<StepMemory> CpuBackend::step_memory(const DecoderSpec& spec, const StepLimits& limits,
                                            const KvShape& shape) const {
@@ -266,61 +205,27 @@ Result<StepMemory> CpuBackend::step_memory(const DecoderSpec& spec, const StepLi
   return memory;
 }
 
-// The largest exchange of a step.
-Result<void> CpuBackend::check_boards(const DecoderWidths& widths, const StepLimits& limits,
-                                      uint32_t vocab_size) {
-  const uint64_t num_uses = std::max(1u, widths.experts.num_used);
-  const uint64_t floats =
-      std::max({uint64_t{limits.max_rows} * widths.hidden, uint64_t{limits.max_rows} * widths.qkv,
-                limits.max_rows * num_uses * widths.gated, uint64_t{limits.max_head_rows} * vocab_size});
-  if (floats <= RankGroup::kMaxBoardFloats) return {};
-  return Error{ExitCode::kUsage,
-               "--max-num-batched-tokens is " + std::to_string(limits.max_rows) +
-                   ", and ranks exchange at most " + std::to_string(RankGroup::kMaxBoardFloats) +
-                   " numbers at once; a step of this model has " + std::to_string(floats) + "."};
-}
-
-Result<WeightHandle> CpuBackend::load_matrix(std::span<const TensorView> stacked) {
-  if (const Result<uint64_t> bytes = matrix_bytes(stacked); !bytes) return bytes.error();
-  StackedMatrix weight;
-  const CutMatrices own = cut_rows(stacked, own_rows());
-  for (const TensorView& tensor : own.parts) {
-    Result<TiledMatrix> part = TiledMatrix::from_tensor(tensor, arena_, *threads_);
-    if (!part) return part.error();
-    weight.parts.push_back(*std::move(part));
-  }
-  return add_weight(std::move(weight));
-}
-
-Result<void> CpuBackend::share(const DecoderSpec& spec) {
-  if (num_ranks() == 1) return {};
-  Result<ShardPlan> plan = ShardPlan::make(spec, num_ranks());
-  if (!plan) return plan.error();
-  plan_ = *std::move(plan);
-  if (ranks_ != nullptr) own_ = plan_[ranks_->rank()];
-  return {};
-}
-
 Result<void> CpuBackend::prepare(const DecoderSpec& spec, const StepLimits& limits) {
   CHECK(limits.max_rows > 0 && limits.max_head_rows > 0 && !logits_);
-  CHECK((num_ranks() > 1) == (ranks_ != nullptr));
-  if (const auto finished = arena_.finish(); !finished) return finished;
+  CHECK((num_ranks() > 1) == (!share_.is_whole()));
+  if (const auto finished = weights_.finish(); !finished) return finished;
   const Result<DecoderWidths> widths = widths_of(spec);
   if (!widths) return widths.error();
   hidden_ = Activation(limits.max_rows, widths->hidden);
   normed_ = Activation(limits.max_rows, widths->hidden, *threads_);
-  const AttentionShape heads = own_heads(spec.layers.front().attention);
+  const AttentionShape heads = share_.heads_of(spec.layers.front().attention);
   qkv_ = Activation(limits.max_rows, (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim);
   attended_ = Activation(limits.max_rows, widths->attended, *threads_);
   if (widths->has_output_norm) projected_ = Activation(limits.max_rows, widths->hidden);
-  if (ranks_ != nullptr) {
+  if (!share_.is_whole()) {
     own_attended_ = Activation(limits.max_rows, heads.num_heads * heads.head_dim);
-    own_gated_ = Activation(limits.max_rows, own_.gated.count);
-    if (const auto checked = check_boards(*widths, limits, spec.head.vocab_size); !checked) return checked;
+    own_gated_ = Activation(limits.max_rows, share_.own().gated.count);
+    if (const auto checked = RankShare::check_boards(*widths, limits, spec.head.vocab_size); !checked)
+      return checked;
   }
   if (widths->experts.num_experts > 0)
-    experts_ = ExpertRows(limits.max_rows, *widths, own_columns(&Shard::hidden, widths->hidden).count,
-                          own_columns(&Shard::gated, widths->gated).count, *threads_);
+    experts_ = ExpertRows(limits.max_rows, *widths, share_.columns_of(&Shard::hidden, widths->hidden).count,
+                          share_.columns_of(&Shard::gated, widths->gated).count, *threads_);
   else
     gated_ = Activation(limits.max_rows, widths->gated, *threads_);
   spec_ = &spec;
@@ -332,13 +237,13 @@ Result<void> CpuBackend::prepare(const DecoderSpec& spec, const StepLimits& limi
 
 Result<void> CpuBackend::allocate_kv(const KvShape& shape) {
   Result<KvCache> cache =
-      KvCache::allocate(shape, kv_type_, own_columns(&Shard::kv_heads, shape.num_kv_heads).first,
-                        /*has_all_heads=*/ranks_ == nullptr);
+      KvCache::allocate(shape, kv_type_, share_.columns_of(&Shard::kv_heads, shape.num_kv_heads).first,
+                        /*has_all_heads=*/share_.is_whole());
   if (!cache) return cache.error();
   KvShape of_rank = shape;
-  if (ranks_ != nullptr) {
-    of_rank.num_heads = own_.heads.count;
-    of_rank.num_kv_heads = own_.kv_heads.count;
+  if (!share_.is_whole()) {
+    of_rank.num_heads = share_.own().heads.count;
+    of_rank.num_kv_heads = share_.own().kv_heads.count;
   }
   Result<AttentionWorkspace> workspace =
       AttentionWorkspace::allocate(of_rank, threads_->num_threads(), attended_.max_rows());
@@ -349,30 +254,22 @@ Result<void> CpuBackend::allocate_kv(const KvShape& shape) {
   return {};
 }
 
-uint64_t CpuBackend::weights_bytes() const {
-  uint64_t bytes = arena_.bytes();
-  for (const auto& entry : weights_) {
-    if (const auto* floats = std::get_if<Vector>(&entry)) bytes += floats->size() * sizeof(float);
-  }
-  return bytes;
-}
-
 void CpuBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
-  const StackedMatrix& table = matrix(embedding.table);
+  const StackedMatrix& table = weights_.matrix(embedding.table);
   CHECK(table.parts.size() == 1 && table.columns() == hidden_.width());
   CHECK(batch.num_rows() <= hidden_.max_rows());
   // One row of each is added to a token's: the row of its type, or of its position.
   const auto added = [&](WeightHandle handle) -> const TiledMatrix* {
     if (!handle) return nullptr;
-    const TiledMatrix& found = matrix(handle).parts[0];
+    const TiledMatrix& found = weights_.matrix(handle).parts[0];
     CHECK(found.columns() == hidden_.width());
     return &found;
   };
   const TiledMatrix* const types = added(embedding.types);
   const TiledMatrix* const positions = added(embedding.positions);
-  const RowRange own = own_columns(&Shard::vocab, table.rows());
+  const RowRange own = share_.columns_of(&Shard::vocab, table.rows());
   // A rank has the rows of its part of the vocabulary.
-  float* const board = ranks_ == nullptr ? nullptr : ranks_->board();
+  float* const board = share_.board();
   for_each_row(batch.num_rows(), [&](uint32_t row) {
     const uint32_t id = batch.token_ids[row] - own.first;
     if (id >= own.count) {
@@ -397,9 +294,9 @@ void CpuBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
       layer_norm(out.data(), embedding.norm, hidden_.width(), out.data());
   });
   if (board == nullptr) return;
-  ranks_->meet(static_cast<uint64_t>(std::ranges::count_if(
-                   batch.token_ids, [&](uint32_t id) { return id - own.first < own.count; })) *
-               hidden_.width());
+  share_.group()->meet(static_cast<uint64_t>(std::ranges::count_if(
+                           batch.token_ids, [&](uint32_t id) { return id - own.first < own.count; })) *
+                       hidden_.width());
   for_each_row(batch.num_rows(), [&](uint32_t row) {
     std::copy_n(board + size_t{row} * hidden_.width(), hidden_.width(), hidden_.row(row));
   });
@@ -410,8 +307,8 @@ void CpuBackend::qkv(const Batch& batch, const LayerSpec& layer) {
   CHECK(has_cache_ && batch.num_rows() <= qkv_.max_rows());
   const QkvSpec& qkv = layer.qkv;
   norm_rows(batch.num_rows(), qkv.norm);
-  multiply_rows(executor_, matrix(qkv.weight), normed_, batch.num_rows(), values_of(qkv.bias), /*add=*/false,
-                qkv_.row(0), qkv_.stride());
+  multiply_rows(executor_, weights_.matrix(qkv.weight), normed_, batch.num_rows(),
+                weights_.values_of(qkv.bias), /*add=*/false, qkv_.row(0), qkv_.stride());
   const RopeSpec& rope = spec_->ropes.at(qkv.rope);
   RopeAngles& angles = angles_[qkv.rope];
   angles.prepare(batch.positions, rope, *threads_);
@@ -422,12 +319,12 @@ void CpuBackend::qkv(const Batch& batch, const LayerSpec& layer) {
     rotation.query_norm = head_norm(qkv.query_norm);
     rotation.key_norm = head_norm(qkv.key_norm);
   }
-  rope_and_store(executor_, batch, layer.kv, own_heads(layer.attention), rotation, cache_, qkv_);
+  rope_and_store(executor_, batch, layer.kv, share_.heads_of(layer.attention), rotation, cache_, qkv_);
 }
 
 void CpuBackend::norm_heads_together(uint32_t num_rows, const LayerSpec& layer) {
   const AttentionShape& shape = layer.attention;
-  const AttentionShape own = own_heads(shape);
+  const AttentionShape own = share_.heads_of(shape);
   // Columns of the queries or of the keys of all heads, and those that this rank has of them.
   struct Section {
     const NormSpec& norm;
@@ -437,7 +334,7 @@ void CpuBackend::norm_heads_together(uint32_t num_rows, const LayerSpec& layer) 
     uint32_t first_own;  // in qkv_
   };
   const auto columns = [&](RowRange Shard::*heads, uint32_t num_heads) {
-    const RowRange range = own_columns(heads, num_heads);
+    const RowRange range = share_.columns_of(heads, num_heads);
     return RowRange{range.first * shape.head_dim, range.count * shape.head_dim};
   };
   const uint32_t query_width = shape.num_heads * shape.head_dim;
@@ -446,7 +343,7 @@ void CpuBackend::norm_heads_together(uint32_t num_rows, const LayerSpec& layer) 
       {layer.qkv.query_norm, 0, query_width, columns(&Shard::heads, shape.num_heads), 0},
       {layer.qkv.key_norm, query_width, key_width, columns(&Shard::kv_heads, shape.num_kv_heads),
        own.num_heads * own.head_dim}};
-  if (ranks_ == nullptr) {
+  if (share_.is_whole()) {
     for_each_row(num_rows, [&](uint32_t row) {
       for (const Section& section : sections) {
         float* values = qkv_.row(row) + section.first_own;
@@ -456,14 +353,14 @@ void CpuBackend::norm_heads_together(uint32_t num_rows, const LayerSpec& layer) 
     return;
   }
   // A sum is not divided among ranks, so each has the values of all. attended_ is free until attention.
-  float* const board = ranks_->board();
+  float* const board = share_.group()->board();
   const size_t stride = query_width + key_width;
   for_each_row(num_rows, [&](uint32_t row) {
     for (const Section& section : sections)
       std::copy_n(qkv_.row(row) + section.first_own, section.own.count,
                   board + row * stride + section.first + section.own.first);
   });
-  ranks_->meet(uint64_t{num_rows} * (sections[0].own.count + sections[1].own.count));
+  share_.group()->meet(uint64_t{num_rows} * (sections[0].own.count + sections[1].own.count));
   for_each_row(num_rows, [&](uint32_t row) {
     for (const Section& section : sections) {
       rms_norm(board + row * stride + section.first, section.norm, section.width, attended_.row(row));
@@ -475,21 +372,22 @@ void CpuBackend::norm_heads_together(uint32_t num_rows, const LayerSpec& layer) 
 
 void CpuBackend::attend(const Batch& batch, const LayerSpec& layer) {
   CHECK(has_cache_);
-  Activation& own = ranks_ == nullptr ? attended_ : own_attended_;
-  attend_rows(executor_, batch, layer.kv, own_heads(layer.attention), values_of(layer.sinks), cache_,
-              attention_, qkv_, own);
+  Activation& own = share_.is_whole() ? attended_ : own_attended_;
+  attend_rows(executor_, batch, layer.kv, share_.heads_of(layer.attention), weights_.values_of(layer.sinks),
+              cache_, attention_, qkv_, own);
   gather(own, &Shard::heads, layer.attention.head_dim, batch.num_rows(), attended_);
 }
 
 void CpuBackend::project(const Batch& batch, const ProjectSpec& project) {
-  const RowRange own = own_columns(&Shard::hidden, hidden_.width());
+  const RowRange own = share_.columns_of(&Shard::hidden, hidden_.width());
   Activation& out = project.norms_product() ? projected_ : hidden_;
   if (project.experts.num_experts > 0) {
-    experts_.add_output(executor_, matrix(project.weight), values_of(project.bias), batch.num_rows(),
-                        own.first, hidden_);
+    experts_.add_output(executor_, weights_.matrix(project.weight), weights_.values_of(project.bias),
+                        batch.num_rows(), own.first, hidden_);
   } else {
     const Activation& in = project.input == ProjectInput::kAttended ? attended_ : gated_;
-    multiply_rows(executor_, matrix(project.weight), in, batch.num_rows(), values_of(project.bias),
+    multiply_rows(executor_, weights_.matrix(project.weight), in, batch.num_rows(),
+                  weights_.values_of(project.bias),
                   /*add=*/!project.norms_product(), out.row(0) + own.first, out.stride());
   }
   gather(out, &Shard::hidden, 1, batch.num_rows(), out);
@@ -499,10 +397,10 @@ void CpuBackend::project(const Batch& batch, const ProjectSpec& project) {
 
 void CpuBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
   norm_rows(batch.num_rows(), ffn.norm);
-  const StackedMatrix& weight = matrix(ffn.gate_up);
+  const StackedMatrix& weight = weights_.matrix(ffn.gate_up);
   if (ffn.experts.num_experts > 0) {
-    experts_.gate(executor_, matrix(ffn.experts.router), values_of(ffn.experts.router_bias), weight,
-                  values_of(ffn.bias), ffn.nonlinearity, normed_, batch.num_rows());
+    experts_.gate(executor_, weights_.matrix(ffn.experts.router), weights_.values_of(ffn.experts.router_bias),
+                  weight, weights_.values_of(ffn.bias), ffn.nonlinearity, normed_, batch.num_rows());
     return gather(experts_.own_gated(), &Shard::gated, 1, batch.num_rows() * ffn.experts.num_used,
                   experts_.gated());
   }
@@ -510,27 +408,27 @@ void CpuBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
   const GatedMatrices matrices{ffn.has_gate ? &weight.parts.front() : nullptr,
                                weight.parts.back(),
                                {},
-                               values_of(ffn.bias),
+                               weights_.values_of(ffn.bias),
                                ffn.nonlinearity};
-  Activation& own = ranks_ == nullptr ? gated_ : own_gated_;
+  Activation& own = share_.is_whole() ? gated_ : own_gated_;
   gated_multiply_rows(executor_, matrices, normed_, batch.num_rows(), own);
   gather(own, &Shard::gated, 1, batch.num_rows(), gated_);
 }
 
 LogitRows& CpuBackend::head(const HeadSpec& head, std::span<const HeadRow> rows) {
-  const StackedMatrix& output = matrix(head.weight);
+  const StackedMatrix& output = weights_.matrix(head.weight);
   const auto num_rows = static_cast<uint32_t>(rows.size());
   CHECK(logits_);
   const uint32_t vocab_size = logits_->vocab_size();
-  const RowRange own = own_columns(&Shard::vocab, vocab_size);
+  const RowRange own = share_.columns_of(&Shard::vocab, vocab_size);
   CHECK(output.rows() == own.count);
   const std::span<float> logits = logits_->start(rows);
   for_each_row(num_rows, [&](uint32_t i) {
     CHECK(rows[i].row < hidden_.max_rows());
     norm_row(hidden_.row(rows[i].row), head.norm, head_input_, i);
   });
-  float* const board = ranks_ == nullptr ? nullptr : ranks_->board();
-  const bool leads = board == nullptr || ranks_->leads();
+  float* const board = share_.board();
+  const bool leads = board == nullptr || share_.group()->leads();
   float* const own_logits = (leads ? logits.data() : board) + own.first;
   multiply_rows(executor_, output, head_input_, num_rows, {}, /*add=*/false, own_logits, vocab_size);
   if (head.softcap != 0.0f) {
@@ -538,7 +436,7 @@ LogitRows& CpuBackend::head(const HeadSpec& head, std::span<const HeadRow> rows)
       kernels_.soft_cap(own_logits + size_t{i} * vocab_size, own.count, head.softcap);
     });
   }
-  if (board != nullptr) ranks_->meet(leads ? 0 : uint64_t{num_rows} * own.count);
+  if (board != nullptr) share_.group()->meet(leads ? 0 : uint64_t{num_rows} * own.count);
   if (!leads) return *logits_;
   if (board != nullptr) {
     // The leader draws, and is rank 0: the logits of the others come after its own.
@@ -572,7 +470,7 @@ std::vector<float> CpuBackend::read_rows(Flow flow, uint32_t num_rows) {
                                                       {Flow::kGated, &gated_}};
   const Activation& from =
       *std::ranges::find(flows, flow, &std::pair<Flow, const Activation*>::first)->second;
-  CHECK(num_rows <= from.max_rows() && ranks_ == nullptr);
+  CHECK(num_rows <= from.max_rows() && share_.is_whole());
   std::vector<float> rows;
   for (uint32_t row = 0; row < num_rows; ++row)
     rows.insert(rows.end(), from.row(row), from.row(row) + from.width());
