@@ -87,6 +87,8 @@ export class SharedWeights {
     // A start without a process has not seen the weights, and the gateway's own signals say nothing of them.
     const hasEndedItself =
       exit.spawnError === undefined && exit.signal !== 'SIGTERM' && exit.signal !== 'SIGKILL';
+    // Memory is short, or something else of the system: the next runner in this place would pack the weights a second time.
+    if (exit.code === 71 && isInUse) return;
     if (lease.source === 'shared' && readyForMs === undefined && hasEndedItself)
       this.#drop('A runner that was given the packed weights ended before it was ready.');
     else if (isOutOfMemory && !isInUse)

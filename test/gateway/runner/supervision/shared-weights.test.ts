@@ -88,6 +88,7 @@ const OUT_OF_MEMORY = 'The kernel killed the runner for lack of memory.';
 const DEATHS: readonly (readonly [name: string, death: Death, reason: string | undefined])[] = [
   ['exits', deathBy({ code: 70, ...unready }), ITSELF],
   ['crashes', deathBy({ signal: 'SIGSEGV', ...unready }), ITSELF],
+  ['finds too little memory', deathBy({ code: 71, ...unready }), ITSELF],
   ['crashes once it is ready', deathBy({ signal: 'SIGSEGV' }), undefined],
   ['is killed', killed, undefined],
   ['is told to end', deathBy({ signal: 'SIGTERM', ...unready }), undefined],
@@ -110,8 +111,11 @@ for (const [name, death, reason] of DEATHS)
 
 test('weights that another runner has mapped outlive a lack of memory, and a time without starts', async () => {
   const { shared, dropped, packer } = await packed();
-  const second = shared.lend(command);
-  shared.onDied(second, deathBy({ signal: 'SIGKILL', isOutOfMemory: true }));
+  for (const death of [
+    deathBy({ signal: 'SIGKILL', isOutOfMemory: true }),
+    deathBy({ code: 71, ...unready }),
+  ])
+    shared.onDied(shared.lend(command), death);
   shared.closeUnlessUsed();
   const third = shared.lend(command);
   assert.is(third.source, 'shared');
