@@ -175,15 +175,16 @@ export interface Distrust {
  * not wrong ones that were written with their checksum. tookOver: this one went on with another's.
  */
 export function whyDistrusted(death: Death, dyingMs: number, tookOver: boolean): Distrust | undefined {
-  const { exit, verdict, isOutOfMemory, hasTokens } = death;
+  const { exit, verdict, isOutOfMemory, hasTokens, readyForMs } = death;
   const wrong = (reason: string): Distrust => ({ reason, mayBeWrong: true });
   // No process has had it.
   if (exit.spawnError !== undefined) return undefined;
   if (exit.signal === 'SIGSYS' || verdict?.kind === 'violation')
     return wrong('The runner did what none may do.');
   // The death of the runner does not free the memory, and the kernel would kill the gateway next.
-  if (exit.signal === 'SIGKILL' && verdict === undefined && isOutOfMemory)
-    return { reason: 'Memory ran out.', mayBeWrong: false };
+  const isKilled = exit.signal === 'SIGKILL' && verdict === undefined && isOutOfMemory;
+  const isRefused = exit.code === 71 && readyForMs === undefined;
+  if (isKilled || isRefused) return { reason: 'Memory ran out.', mayBeWrong: false };
   if (exit.code === 75) return { reason: 'The runner could not use it.', mayBeWrong: false };
   if (dyingMs > maxDyingMs) return wrong('The runner took too long to end.');
   // What it took over may be what has killed both.

@@ -154,6 +154,8 @@ test('nothing is taken over from a runner that may have written what it liked, o
   assert.is(whyDistrusted(fruitless, 10, false), undefined);
   const notStarted = deathBy({ spawnError: 'no descriptors', hasTokens: false });
   assert.is(whyDistrusted(notStarted, 10, true), undefined, 'no process has had the memory');
+  const tooLittle = deathBy({ code: 71, readyForMs: undefined, hasTokens: false });
+  assert.equal(whyDistrusted(tooLittle, 10, true), { reason: 'Memory ran out.', mayBeWrong: false });
 });
 
 test('memory that nobody has used is not dropped', async () => {
