@@ -34,6 +34,8 @@ export class KeptCache {
   /** The runner program that made the memory, or that could not. */
   #maker: string | undefined;
   #making: Promise<void> | undefined;
+  /** The system is freeing memory that was used here. */
+  #freeing: Promise<unknown> | undefined;
   /** A runner has used the memory since it was made. */
   #isUsed = false;
   /** The last runner began with what another one had computed. */
@@ -82,6 +84,8 @@ export class KeptCache {
 
   async #makeBy(runner: string): Promise<void> {
     this.#free(false);
+    // The next runner plans with what is free.
+    if (this.#freeing !== undefined) await this.#freeing;
     try {
       this.#memory = await this.#make(runner);
       this.#events.onMade?.(this.#place, this.#memory);
@@ -135,9 +139,10 @@ export class KeptCache {
   }
 
   /** Frees the memory, once no runner has it any more. */
-  close(): void {
+  async close(): Promise<void> {
     this.#isClosed = true;
     this.#free(false);
+    await this.#freeing;
   }
 
   #free(mayBeWrong: boolean): void {
@@ -149,8 +154,7 @@ export class KeptCache {
     if (memory === undefined) return;
     this.#events.onFreed?.(this.#place, mayBeWrong);
     for (const cache of this.#all) cache.#release(memory);
-    closeMemory(memory.own);
-    closeMemory(memory.reader);
+    this.#freeing = Promise.all([memory.own, memory.reader].map(closeMemory));
   }
 
   /** The pages of a memory are not freed while another runner has a descriptor. */
