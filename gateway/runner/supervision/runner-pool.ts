@@ -233,9 +233,12 @@ export class RunnerPool implements Runner {
     this.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
     await Promise.all(this.#supervisors.map((supervisor) => supervisor.end()));
     const freed = [this.#weights.close()];
-    await this.#options.disk?.flush();
+    const { disk } = this.#options;
+    const answers = await disk?.flush();
     for (const cache of this.#caches) freed.push(cache.close());
-    this.#options.disk?.close();
+    // The keeper has the memory open too, and has closed it when it answers again.
+    if (answers) await disk?.flush();
+    disk?.close();
     await Promise.all(freed);
   }
 
