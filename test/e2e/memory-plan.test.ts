@@ -139,7 +139,7 @@ for (const [name, model, context, threads, type, numa, isKept] of [
       memory === undefined
         ? serve([], flags)
         : serve([], [...flags, '--share-weights', '--kv-fd', '3'], memory.own);
-    for (const descriptor of Object.values(memory ?? {})) closeMemory(descriptor);
+    for (const descriptor of Object.values(memory ?? {})) await closeMemory(descriptor);
     const exit = once(runner, 'exit');
     const held = await within(TIMEOUT_MS, 'The requests', fill(runner, plan));
     assert.is((await within(TIMEOUT_MS, 'The exit', exit))[0], 0);

@@ -269,11 +269,12 @@ export class KvPool {
     };
   }
 
-  /** Settles when what was computed is in the file, or after maxFlushMs. */
-  async flush(): Promise<void> {
-    if (!this.#events.isOpen()) return;
+  /** Resolves with true when what was computed is in the file, or with false: it is not open, or maxFlushMs have passed. */
+  async flush(): Promise<boolean> {
+    if (!this.#events.isOpen()) return false;
     const number = this.#events.nextNumber();
-    await this.#events.ask({ type: 'flush', number, pool: this.#number }, maxFlushMs);
+    const answer = await this.#events.ask({ type: 'flush', number, pool: this.#number }, maxFlushMs);
+    return answer !== undefined;
   }
 
   close(): void {

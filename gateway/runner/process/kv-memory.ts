@@ -43,7 +43,7 @@ export const makeKvMemory: MakeKvMemory = async (runner) => {
     const { stderr, originalMessage, exitCode } = await child;
     throw new Error(stderr || originalMessage || `it exited with status ${exitCode}`);
   } catch (error) {
-    if (opened !== undefined) for (const descriptor of Object.values(opened)) closeMemory(descriptor);
+    if (opened !== undefined) for (const descriptor of Object.values(opened)) void closeMemory(descriptor);
     child.kill();
     const reason = escapeControls(messageOf(error));
     throw new Error(`${runner} memory made no memory for KV caches: ${reason}`);
@@ -60,7 +60,10 @@ function open(path: string): KvMemory {
   }
 }
 
-/** Closes a file in memory. Freeing gigabytes takes the system a while, so it is not done on the event loop. */
-export function closeMemory(descriptor: number): void {
-  close(descriptor, () => {});
+/**
+ * Closes a file in memory. Freeing gigabytes takes the system up to seconds, so it is not done on the event loop. Settles when
+ * the memory is free, unless another process has the file too.
+ */
+export function closeMemory(descriptor: number): Promise<void> {
+  return new Promise((resolve) => close(descriptor, () => resolve()));
 }

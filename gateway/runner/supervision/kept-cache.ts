@@ -34,6 +34,8 @@ export class KeptCache {
   /** The runner program that made the memory, or that could not. */
   #maker: string | undefined;
   #making: Promise<void> | undefined;
+  /** The system is freeing memory that was used here. */
+  #freeing: Promise<unknown> | undefined;
   /** A runner has used the memory since it was made. */
   #isUsed = false;
   /** The last runner began with what another one had computed. */
@@ -82,6 +84,8 @@ export class KeptCache {
 
   async #makeBy(runner: string): Promise<void> {
     this.#free(false);
+    // The next runner plans with what is free.
+    if (this.#freeing !== undefined) await this.#freeing;
     try {
       this.#memory = await this.#make(runner);
       this.#events.onMade?.(this.#place, this.#memory);
@@ -135,9 +139,10 @@ export class KeptCache {
   }
 
   /** Frees the memory, once no runner has it any more. */
-  close(): void {
+  async close(): Promise<void> {
     this.#isClosed = true;
     this.#free(false);
+    await this.#freeing;
   }
 
   #free(mayBeWrong: boolean): void {
@@ -149,8 +154,7 @@ export class KeptCache {
     if (memory === undefined) return;
     this.#events.onFreed?.(this.#place, mayBeWrong);
     for (const cache of this.#all) cache.#release(memory);
-    closeMemory(memory.own);
-    closeMemory(memory.reader);
+    this.#freeing = Promise.all([memory.own, memory.reader].map(closeMemory));
   }
 
   /** The pages of a memory are not freed while another runner has a descriptor. */
@@ -175,15 +179,16 @@ export interface Distrust {
  * not wrong ones that were written with their checksum. tookOver: this one went on with another's.
  */
 export function whyDistrusted(death: Death, dyingMs: number, tookOver: boolean): Distrust | undefined {
-  const { exit, verdict, isOutOfMemory, hasTokens } = death;
+  const { exit, verdict, isOutOfMemory, hasTokens, readyForMs } = death;
   const wrong = (reason: string): Distrust => ({ reason, mayBeWrong: true });
   // No process has had it.
   if (exit.spawnError !== undefined) return undefined;
   if (exit.signal === 'SIGSYS' || verdict?.kind === 'violation')
     return wrong('The runner did what none may do.');
   // The death of the runner does not free the memory, and the kernel would kill the gateway next.
-  if (exit.signal === 'SIGKILL' && verdict === undefined && isOutOfMemory)
-    return { reason: 'Memory ran out.', mayBeWrong: false };
+  const isKilled = exit.signal === 'SIGKILL' && verdict === undefined && isOutOfMemory;
+  const isRefused = exit.code === 71 && readyForMs === undefined;
+  if (isKilled || isRefused) return { reason: 'Memory ran out.', mayBeWrong: false };
   if (exit.code === 75) return { reason: 'The runner could not use it.', mayBeWrong: false };
   if (dyingMs > maxDyingMs) return wrong('The runner took too long to end.');
   // What it took over may be what has killed both.

@@ -216,7 +216,7 @@ export class RunnerPool implements Runner {
 
   /**
    * Refuses new requests, lets the open ones finish for at most drainMs, fails the rest, and ends the runners. Settles when
-   * no process and no timer is left.
+   * no process and no timer is left, and the runners' memory is free for another model.
    */
   stop(drainMs: number): Promise<void> {
     this.#stopped ??= this.#drainAndEnd(drainMs);
@@ -232,10 +232,14 @@ export class RunnerPool implements Runner {
     const message = 'The server stopped before the request was finished.';
     this.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
     await Promise.all(this.#supervisors.map((supervisor) => supervisor.end()));
-    this.#weights.close();
-    await this.#options.disk?.flush();
-    for (const cache of this.#caches) cache.close();
-    this.#options.disk?.close();
+    const freed = [this.#weights.close()];
+    const { disk } = this.#options;
+    const answers = await disk?.flush();
+    for (const cache of this.#caches) freed.push(cache.close());
+    // The keeper has the memory open too, and has closed it when it answers again.
+    if (answers) await disk?.flush();
+    disk?.close();
+    await Promise.all(freed);
   }
 
   /** Looks on the disk for what no runner has of the text. A vector, and what is known of the prompt's own tokens, is computed anew. */

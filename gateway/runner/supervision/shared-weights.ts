@@ -29,6 +29,8 @@ interface Held {
 export class SharedWeights {
   readonly #onDropped: OnDropped;
   #held: Held | undefined;
+  /** The system is freeing weights that were held. */
+  #freeing: Promise<void> | undefined;
   #packer: WeightsLease | undefined;
   readonly #leases = new Set<WeightsLease>();
   readonly #waiting = new Set<() => void>();
@@ -38,21 +40,21 @@ export class SharedWeights {
   }
 
   /**
-   * If another runner is packing the weights of this command, calls `start` when it is done or dead, which its own limits bound;
-   * otherwise returns undefined.
+   * If another runner is packing the weights of this command, calls `start` when it is done or dead, which its own limits bound.
+   * If other weights are being freed, calls it then, since the runner plans with what is free. Otherwise returns undefined.
    */
-  wait({ weightsKey }: RunnerCommand, start: () => void): Timer | undefined {
-    if (this.#packer === undefined || this.#packer.command.weightsKey !== weightsKey) return undefined;
+  wait({ weightsKey: key }: RunnerCommand, start: () => void): Timer | undefined {
+    // The model file or its settings have changed, or another kind of runner takes over.
+    if (this.#held !== undefined && this.#held.key !== key) void this.close();
+    const isBeingPacked = this.#packer !== undefined && this.#packer.command.weightsKey === key;
+    if (!isBeingPacked && this.#freeing === undefined) return undefined;
     const waiting = () => start();
     this.#waiting.add(waiting);
     return { cancel: () => this.#waiting.delete(waiting) };
   }
 
-  /** The command with which the runner is started now. */
+  /** The command with which the runner is started now. Only if wait() returns undefined. */
   lend(command: RunnerCommand): WeightsLease {
-    const key = command.weightsKey;
-    // The model file or its settings have changed, or another kind of runner takes over.
-    if (this.#held !== undefined && this.#held.key !== key) this.close();
     const lease = this.#leaseOf(command);
     this.#leases.add(lease);
     if (lease.source === 'packed') this.#packer = lease;
@@ -87,6 +89,8 @@ export class SharedWeights {
     // A start without a process has not seen the weights, and the gateway's own signals say nothing of them.
     const hasEndedItself =
       exit.spawnError === undefined && exit.signal !== 'SIGTERM' && exit.signal !== 'SIGKILL';
+    // Memory is short, or something else of the system: the next runner in this place would pack the weights a second time.
+    if (exit.code === 71 && isInUse) return;
     if (lease.source === 'shared' && readyForMs === undefined && hasEndedItself)
       this.#drop('A runner that was given the packed weights ended before it was ready.');
     else if (isOutOfMemory && !isInUse)
@@ -96,23 +100,32 @@ export class SharedWeights {
 
   /** Frees the memory, unless runners have it mapped. Called when no runner is started soon. */
   closeUnlessUsed(): void {
-    if (this.#leases.size === 0) this.close();
+    if (this.#leases.size === 0) void this.close();
   }
 
-  /** Runners that have the weights keep them. */
-  close(): void {
-    if (this.#held === undefined) return;
-    closeMemory(this.#held.descriptor);
-    this.#held = undefined;
+  /** Runners that have the weights keep them. Settles when the memory is free, unless they do. */
+  async close(): Promise<void> {
+    if (this.#held !== undefined) {
+      this.#freeing = closeMemory(this.#held.descriptor).then(() => {
+        this.#freeing = undefined;
+        this.#startWaiting();
+      });
+      this.#held = undefined;
+    }
+    await this.#freeing;
   }
 
   #drop(reason: string): void {
-    this.close();
+    void this.close();
     this.#onDropped(reason);
   }
 
   #endPacking(): void {
     this.#packer = undefined;
+    this.#startWaiting();
+  }
+
+  #startWaiting(): void {
     const waiting = [...this.#waiting];
     this.#waiting.clear();
     for (const start of waiting) start();

@@ -1,3 +1,5 @@
+import { pbkdf2 } from 'node:crypto';
+import { fstatSync, openSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { KvMemory } from '../../../../gateway/runner/process/kv-memory.ts';
@@ -36,11 +38,16 @@ function keptCaches(numPlaces: number) {
   };
   /** The descriptors that the next runner in a place gets, once its memory is made. */
   const next = async (place: number) => {
-    const started = new Promise<void>((resolve) => {
-      if (cacheOf(place).wait(command, resolve) === undefined) resolve();
-    });
-    settle();
-    await started;
+    let isStarted = false;
+    const start = () => {
+      isStarted = true;
+    };
+    if (cacheOf(place).wait(command, start) === undefined) start();
+    // It is made when what was there before is freed.
+    while (!isStarted) {
+      settle();
+      await new Promise(setImmediate);
+    }
     return cacheOf(place).passTo(command);
   };
   const cacheOf = (place: number) => caches[place] as KeptCache;
@@ -154,6 +161,8 @@ test('nothing is taken over from a runner that may have written what it liked, o
   assert.is(whyDistrusted(fruitless, 10, false), undefined);
   const notStarted = deathBy({ spawnError: 'no descriptors', hasTokens: false });
   assert.is(whyDistrusted(notStarted, 10, true), undefined, 'no process has had the memory');
+  const tooLittle = deathBy({ code: 71, readyForMs: undefined, hasTokens: false });
+  assert.equal(whyDistrusted(tooLittle, 10, true), { reason: 'Memory ran out.', mayBeWrong: false });
 });
 
 test('memory that nobody has used is not dropped', async () => {
@@ -164,6 +173,47 @@ test('memory that nobody has used is not dropped', async () => {
   cache.drop({ reason: 'Its runner is replaced.', mayBeWrong: false });
   assert.is(await next(), 10_002);
   assert.equal(dropped, ['Its runner is replaced.']);
+});
+
+/** Gives the threads that close files something to do before, as freeing gigabytes would. */
+function delayClosing(): void {
+  const numThreads = Number(process.env.UV_THREADPOOL_SIZE ?? 4);
+  for (let thread = 0; thread < numThreads; thread += 1) pbkdf2('', '', 50_000, 64, 'sha512', () => {});
+}
+
+test('memory is made anew when the system has freed the one before, for which closing waits too', async () => {
+  const made: KvMemory[] = [];
+  const isOpen = ({ own, reader }: KvMemory): boolean =>
+    [own, reader].some((descriptor) => {
+      try {
+        return fstatSync(descriptor).isCharacterDevice();
+      } catch {
+        return false;
+      }
+    });
+  const numOpen = () => made.filter(isOpen).length;
+  const numOpenBefore: number[] = [];
+  const make = async (): Promise<KvMemory> => {
+    numOpenBefore.push(numOpen());
+    const memory = { own: openSync('/dev/null', 'r'), reader: openSync('/dev/null', 'r') };
+    made.splice(0, 1, memory);
+    return memory;
+  };
+  const [cache] = KeptCache.ofPlaces(1, { onDropped: () => {}, onReleased: () => {} }, make);
+  assert.ok(cache);
+  for (let start = 0; start < 3; start += 1) {
+    await new Promise<void>((resolve) => cache.wait(command, resolve));
+    cache.passTo(command);
+    if (start < 2) {
+      delayClosing();
+      cache.onDied(deathBy({ code: 75 }), 10);
+    }
+  }
+  assert.equal(numOpenBefore, [0, 0, 0]);
+  assert.is(numOpen(), 1);
+  delayClosing();
+  await cache.close();
+  assert.is(numOpen(), 0);
 });
 
 test('memory that is made when the pool has stopped is given back', async () => {

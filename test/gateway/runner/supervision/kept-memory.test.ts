@@ -2,6 +2,8 @@
 import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import * as assert from 'uvu/assert';
+import { KvDisk, maxFlushMs } from '../../../../gateway/runner/kv-disk/kv-disk.ts';
+import { NO_KV_DISK } from '../../../../gateway/runner/kv-disk/messages.ts';
 import type { RunnerPoolOptions } from '../../../../gateway/runner/supervision/runner-pool.ts';
 import { closingSuite } from '../../../fixtures/closing-suite.ts';
 import { CPU_RUNNER } from '../../../fixtures/default-model.ts';
@@ -14,6 +16,7 @@ import {
   supervised,
   temporaryDirectory,
 } from '../../../fixtures/supervised.ts';
+import { VirtualClock } from '../../../fixtures/virtual-clock.ts';
 import { until } from '../../../fixtures/within.ts';
 
 const suite = closingSuite('kept memory');
@@ -123,6 +126,31 @@ suite('the memory of a runner that was killed for lack of memory is let go by al
   await until(patienceMs, 'the next runner', areReady);
   assert.is.not(fileOf(pidOf(place), 3), old);
   assert.is(fileOf(pidOf(place), 4), before[1 - place], 'the memory of the other place is the same');
+});
+
+suite('a pool that has stopped has its memory closed by the keeper of the disk too, if the keeper answers', async () => {
+  for (const answers of [true, false]) {
+    const heard: string[] = [];
+    const clock = new VirtualClock();
+    const disk = new KvDisk({
+      ...{ path: '/kv', fileBytes: 1000, secretPath: '/secret', clock, log: () => {} },
+      start: ({ onMessage }) => ({
+        send: (message) => {
+          if (message.type === 'open') setImmediate(() => onMessage({ type: 'opened', figures: NO_KV_DISK }));
+          else if (message.type !== 'save') heard.push(message.type);
+          if (message.type !== 'flush') return;
+          if (answers) setImmediate(() => onMessage({ type: 'saved', number: message.number }));
+          else setImmediate(() => clock.pass(maxFlushMs));
+        },
+        end: async () => {},
+      }),
+    });
+    const { supervisor } = await keeping({ options: { disk: disk.pool() } });
+    heard.length = 0;
+    await supervisor.stop(0);
+    const letGo = ['no_place', 'no_place', 'staging'];
+    assert.equal(heard, ['flush', ...letGo, ...(answers ? ['flush'] : []), 'no_pool']);
+  }
 });
 
 suite('a runner that lies about its weights, or about the memory that it makes, costs nobody a token', async () => {

@@ -1,4 +1,4 @@
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readlinkSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { closeMemory, makeKvMemory } from '../../../../gateway/runner/process/kv-memory.ts';
@@ -74,8 +74,8 @@ async function packed() {
   const memory = await makeKvMemory(CPU_RUNNER);
   const packer = shared.lend(command);
   shared.onReady(packer, process.pid, memory.own);
-  closeMemory(memory.own);
-  closeMemory(memory.reader);
+  await closeMemory(memory.own);
+  await closeMemory(memory.reader);
   assert.is(dropped.length, 0);
   return { shared, dropped, packer };
 }
@@ -88,6 +88,7 @@ const OUT_OF_MEMORY = 'The kernel killed the runner for lack of memory.';
 const DEATHS: readonly (readonly [name: string, death: Death, reason: string | undefined])[] = [
   ['exits', deathBy({ code: 70, ...unready }), ITSELF],
   ['crashes', deathBy({ signal: 'SIGSEGV', ...unready }), ITSELF],
+  ['finds too little memory', deathBy({ code: 71, ...unready }), ITSELF],
   ['crashes once it is ready', deathBy({ signal: 'SIGSEGV' }), undefined],
   ['is killed', killed, undefined],
   ['is told to end', deathBy({ signal: 'SIGTERM', ...unready }), undefined],
@@ -105,13 +106,50 @@ for (const [name, death, reason] of DEATHS)
     shared.onDied(lease, death);
     assert.equal(dropped, reason === undefined ? [] : [reason]);
     assert.is(shared.lend(command).source, reason === undefined ? 'shared' : 'packed');
-    shared.close();
+    await shared.close();
   });
+
+function numMemories(): number {
+  return readdirSync('/proc/self/fd').filter((descriptor) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${descriptor}`).startsWith('/memfd:');
+    } catch {
+      return false;
+    }
+  }).length;
+}
+
+test('weights are packed anew when the system has freed those before, for which closing waits too', async () => {
+  const { shared, packer } = await packed();
+  assert.is(numMemories(), 1);
+  let numLeft = -1;
+  // A runner of another model.
+  await new Promise<void>((resolve) => {
+    assert.ok(
+      shared.wait(other, () => {
+        numLeft = numMemories();
+        resolve();
+      }),
+    );
+  });
+  assert.is(numLeft, 0);
+  assert.is(
+    shared.wait(other, () => {}),
+    undefined,
+  );
+  shared.onDied(packer, killed);
+  const next = await packed();
+  await next.shared.close();
+  assert.is(numMemories(), 0);
+});
 
 test('weights that another runner has mapped outlive a lack of memory, and a time without starts', async () => {
   const { shared, dropped, packer } = await packed();
-  const second = shared.lend(command);
-  shared.onDied(second, deathBy({ signal: 'SIGKILL', isOutOfMemory: true }));
+  for (const death of [
+    deathBy({ signal: 'SIGKILL', isOutOfMemory: true }),
+    deathBy({ code: 71, ...unready }),
+  ])
+    shared.onDied(shared.lend(command), death);
   shared.closeUnlessUsed();
   const third = shared.lend(command);
   assert.is(third.source, 'shared');
