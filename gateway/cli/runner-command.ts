@@ -78,6 +78,7 @@ export function runnerCommand(
   const { runners = 1 } = config;
   if (runners > 1) args.push('--runners', String(runners));
   for (const name of PASSED_ON) pass(name);
+  const kvKey = JSON.stringify([config.runner, ...args]);
   if (cache?.kind === kind && CACHE_SIZES[kind].every((name) => config[name] === undefined))
     args.push('--num-kvcache-blocks', String(cache.numBlocks));
   if (kind === 'cuda') return { file: config['cuda-runner'], args };
@@ -86,7 +87,7 @@ export function runnerCommand(
   return {
     file: config.runner,
     args,
-    keepsKv,
+    ...(keepsKv ? { kvKey } : {}),
     // Of several ranks each packs its own part.
     ...((config['tensor-parallel-size'] ?? 1) === 1 && sharesWeights(runners, hugePages())
       ? { weightsKey: weightsKey(config, slot) }

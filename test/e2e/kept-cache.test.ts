@@ -1,5 +1,5 @@
 /**
- * The runner is killed under streams with short and long contexts, and its KV cache outlives it: no token differs, and hardly a
+ * The runner is killed, and replaced, under streams with short and long contexts, and its KV cache outlives it: no token differs, and hardly a
  * position is computed again, by the next runner or by another one that is there. `make check` has more kills, more streams and
  * longer contexts.
  */
@@ -129,12 +129,17 @@ async function killBusiest(gateway: Gateway): Promise<void> {
   await gateway.healthWhere(isGone, 'The notice of the death');
 }
 
+/** Has each runner replaced by one with the same settings, one after another. */
+async function replaceAll(gateway: Gateway): Promise<void> {
+  assert.is((await gateway.post('/runner/restart', { wait: true })).status, 200);
+}
+
 /**
- * Kills runners under the streams, and checks that no kill costs more than a block of each stream. A kill waits until the
- * runner has reported what it has computed, which it does each second.
+ * Kills runners under the streams and then replaces them, and checks that no end of a runner costs more than a block of each stream.
+ * Each waits until the runner has reported what it has computed, which it does each second.
  */
-async function killed(args: readonly string[], numKills: number) {
-  const gateway = await start(args);
+async function killed(args: readonly string[], numKills: number, numRunners: number) {
+  const gateway = await start([...args, '--runners', String(numRunners)]);
   try {
     const numPrompts = await numPromptTokens(gateway);
     /** After each kill. */
@@ -143,25 +148,25 @@ async function killed(args: readonly string[], numKills: number) {
       await goOn(progress);
       await until(START_MS, 'The counters', async () => (await numComputed(gateway)) >= numPrompts);
       await goOnReported(gateway, progress);
-      for (let kill = 0; kill < numKills; kill += 1) {
+      const kills = Array.from({ length: numKills }, () => killBusiest);
+      for (const end of [...kills, replaceAll]) {
         const before = await numComputed(gateway);
-        await killBusiest(gateway);
+        await end(gateway);
         await goOnReported(gateway, progress);
         numAgain.push((await numComputed(gateway)) - before);
       }
     });
     assert.is((await gateway.health()).runner.restarts, numKills);
-    // The canary of the next runner, and the last block of each stream.
-    const most = NUM_STREAMS * BLOCK_TOKENS + 1;
-    for (const [kill, count] of numAgain.entries())
-      assert.ok(
-        count <= most,
-        `${count} positions were computed again after kill ${kill + 1}, more than ${most}`,
-      );
+    for (const [kill, count] of numAgain.entries()) {
+      // The canary of the next runner, and the last block of each stream.
+      const most = (kill < numKills ? 1 : numRunners) * (NUM_STREAMS * BLOCK_TOKENS + 1);
+      const when = kill < numKills ? `kill ${kill + 1}` : 'the replacement';
+      assert.ok(count <= most, `${count} positions were computed again after ${when}, more than ${most}`);
+    }
     assert.ok((await metric(gateway, 'runnel_kv_blocks_adopted_total')) > 0);
     assert.is(await metric(gateway, 'runnel_kv_blocks_dropped_total'), 0);
     assert.not.match(gateway.log, /kv_cache_dropped/);
-    return { streams, most: Math.max(...numAgain) };
+    return { streams, most: Math.max(...numAgain.slice(0, numKills)) };
   } finally {
     await gateway.stop();
   }
@@ -172,13 +177,13 @@ for (const type of ['f16', 'q8_0'] as const) {
   let runs: (readonly Progress[])[] = [];
 
   test(`with a cache of ${type}, less than a block of each stream is computed again`, async () => {
-    const { streams, most } = await killed(args, KILLS);
+    const { streams, most } = await killed(args, KILLS, 1);
     runs = [streams];
     console.log(`${KILLS} kills with kept caches, at most ${most} positions computed again after one`);
   });
 
   test(`with two runners and caches of ${type}, the survivor reads what the dead one has computed`, async () => {
-    const { streams, most } = await killed([...args, '--runners', '2'], SURVIVOR_KILLS);
+    const { streams, most } = await killed(args, SURVIVOR_KILLS, 2);
     runs.push(streams);
     console.log(
       `${SURVIVOR_KILLS} kills of one of two runners, at most ${most} positions computed again after one`,

@@ -17,8 +17,11 @@ export interface RunnerCommand {
   readonly descriptors?: readonly number[];
   /** What decides the packed weights. Set for runners that can share them with others of the same key. */
   readonly weightsKey?: string;
-  /** Set for runners whose KV cache may lie in memory that outlives them. */
-  readonly keepsKv?: boolean;
+  /**
+   * What decides the KV cache, but for its size. Set for runners whose cache may lie in memory that outlives them: the next runner goes
+   * on with it if it has the same key.
+   */
+  readonly kvKey?: string;
 }
 
 /** The number that the first of RunnerCommand.descriptors has in the runner: those below are its pipes. */

@@ -36,8 +36,8 @@ export class KeptCache {
   #making: Promise<void> | undefined;
   /** The system is freeing memory that was used here. */
   #freeing: Promise<unknown> | undefined;
-  /** A runner has used the memory since it was made. */
-  #isUsed = false;
+  /** RunnerCommand.kvKey of the last runner that has used the memory; undefined: none has since it was made. */
+  #usedBy: string | undefined;
   /** The last runner began with what another one had computed. */
   #tookOver = false;
   #isClosed = false;
@@ -66,8 +66,9 @@ export class KeptCache {
    * If memory for this command must be made first, calls `start` when it is made; otherwise returns undefined. The memory of all
    * places is made, since a runner cannot be given any later.
    */
-  wait({ keepsKv = false, file }: RunnerCommand, start: () => void): Timer | undefined {
-    const making = keepsKv ? this.#all.flatMap((cache) => cache.#missing(file) ?? []) : [];
+  wait({ kvKey, file }: RunnerCommand, start: () => void): Timer | undefined {
+    if (this.#usedBy !== kvKey) this.#drop({ reason: 'The next runner has other settings.', mayBeWrong: false });
+    const making = kvKey === undefined ? [] : this.#all.flatMap((cache) => cache.#missing(file) ?? []);
     if (making.length === 0) return undefined;
     let isCancelled = false;
     void Promise.all(making).then(() => {
@@ -98,17 +99,17 @@ export class KeptCache {
     if (this.#isClosed) this.#free(false);
   }
 
-  /** The command of the next runner. */
+  /** The command of the next runner. Only if wait() returns undefined. */
   passTo(command: RunnerCommand): RunnerCommand {
     this.#given.clear();
-    if (!command.keepsKv) return command;
+    if (command.kvKey === undefined) return command;
     if (this.#memory === undefined) {
       // The start after this one tries again.
       this.#maker = undefined;
       return command;
     }
-    this.#tookOver = this.#isUsed;
-    this.#isUsed = true;
+    this.#tookOver = this.#usedBy !== undefined;
+    this.#usedBy = command.kvKey;
     let passed = passing(command, 'kv-fd', this.#memory.own);
     for (const cache of this.#all) {
       const memory = cache.#memory;
@@ -125,15 +126,16 @@ export class KeptCache {
     return caches.flatMap((cache) => (cache.#memory && this.#given.get(cache.#memory)) ?? []);
   }
 
-  /** The runner is dead. dyingMs: since the first sign of it. */
-  onDied(death: Death, dyingMs: number): void {
+  /** The runner is dead. dyingMs: since the first sign of it. isPlanned: it was told to end, for another one. */
+  onDied(death: Death, dyingMs: number, isPlanned = false): void {
+    if (isPlanned && death.exit.code === 0) return;
     const distrust = whyDistrusted(death, dyingMs, this.#tookOver);
-    if (distrust !== undefined) this.drop(distrust);
+    if (distrust !== undefined) this.#drop(distrust);
   }
 
   /** Nobody reads the memory any more, and the next runner gets new memory. */
-  drop({ reason, mayBeWrong }: Distrust): void {
-    if (!this.#isUsed) return;
+  #drop({ reason, mayBeWrong }: Distrust): void {
+    if (this.#usedBy === undefined) return;
     this.#free(mayBeWrong);
     this.#events.onDropped(this.#place, reason);
   }
@@ -149,7 +151,7 @@ export class KeptCache {
     const memory = this.#memory;
     this.#memory = undefined;
     this.#maker = undefined;
-    this.#isUsed = false;
+    this.#usedBy = undefined;
     this.#tookOver = false;
     if (memory === undefined) return;
     this.#events.onFreed?.(this.#place, mayBeWrong);

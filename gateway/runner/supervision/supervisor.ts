@@ -201,7 +201,6 @@ export class RunnerSupervisor {
   /** Changes the spec. Step times of the old spec's runners say nothing about the new spec's. */
   #follow(spec: RunnerSpec): void {
     this.#spec = spec;
-    this.#cache.drop({ reason: 'Its runner is replaced.', mayBeWrong: false });
     this.#stepTimes = new StepTimes();
     this.#restarts.forget();
   }
@@ -326,10 +325,10 @@ export class RunnerSupervisor {
   #onDied(session: RunnerSession, command: RunnerCommand, death: Death): void {
     this.#onLost();
     this.#session = undefined;
-    this.#cache.onDied(death, this.#clock.now() - (this.#lostAt ?? 0));
+    const isPlanned = this.#replacement?.isEnding ?? false;
+    this.#cache.onDied(death, this.#clock.now() - (this.#lostAt ?? 0), isPlanned);
     const policy = exitPolicy(death);
     const isWanted = this.#events.isWanted();
-    const isPlanned = this.#replacement?.isEnding ?? false;
     const level = isWanted && !isPlanned ? (policy.action === 'restart' ? 'warn' : 'error') : 'info';
     this.#log(level, 'runner_exited', {
       pid: session.pid,

@@ -59,14 +59,29 @@ test('what decides the packed weights is in their key, and nothing else', async 
   slot.close();
 });
 
+const kvKeyOf = (...flags: string[]): string | undefined => {
+  const config = readConfig(['--model', 'm.gguf', ...flags], {});
+  return runnerCommand('cpu', config, new ModelSlot('m.gguf')).kvKey;
+};
+
 test('what a CPU runner computes is kept for the next one, unless a setting or a recording says otherwise', () => {
-  const keepsKv = (...flags: string[]) => {
-    const config = readConfig(['--model', 'm.gguf', ...flags], {});
-    return runnerCommand('cpu', config, new ModelSlot('m.gguf')).keepsKv;
-  };
-  assert.is(keepsKv(), true);
-  assert.is(keepsKv('--keep-kv', 'off'), false);
-  assert.is(keepsKv('--record', 'frames'), false);
+  assert.ok(kvKeyOf());
+  assert.is(kvKeyOf('--keep-kv', 'off'), undefined);
+  assert.is(kvKeyOf('--record', 'frames'), undefined);
+});
+
+test('what decides the KV cache is in its key, but not how many blocks the one before had', () => {
+  const config = readConfig(['--model', 'm.gguf'], {});
+  const following = runnerCommand('cpu', config, new ModelSlot('m.gguf'), { kind: 'cpu', numBlocks: 77 });
+  assert.is(following.kvKey, kvKeyOf());
+  for (const flags of [
+    ['--runner', 'another'],
+    ['--num-kvcache-blocks', '77'],
+    ['--memory-bytes', '1000000'],
+    ['--max-model-len', '100'],
+    ['--kv-cache-type', 'q8_0'],
+  ])
+    assert.is.not(kvKeyOf(...flags), kvKeyOf());
 });
 
 test('the cache that is to follow another one is named, unless a setting says the size, or it is of another kind', () => {

@@ -8,7 +8,7 @@ import { deathBy } from '../../../fixtures/death.ts';
 
 const test = suite('kept cache');
 
-const command = { file: 'runner', args: ['serve'], keepsKv: true };
+const command = { file: 'runner', args: ['serve'], kvKey: 'key' };
 const killed = deathBy({ signal: 'SIGKILL' });
 const fruitless = deathBy({ signal: 'SIGKILL', hasTokens: false });
 
@@ -165,14 +165,28 @@ test('nothing is taken over from a runner that may have written what it liked, o
   assert.equal(whyDistrusted(tooLittle, 10, true), { reason: 'Memory ran out.', mayBeWrong: false });
 });
 
-test('memory that nobody has used is not dropped', async () => {
+test('a runner that was told to end for the next one leaves it what it has computed, however long that took', async () => {
   const { cache, dropped, next } = await readyCache();
-  cache.drop({ reason: 'Its runner is replaced.', mayBeWrong: false });
+  for (let start = 0; start < 3; start += 1) {
+    assert.is(await next(), 10_001);
+    cache.onDied(deathBy({ code: 0, hasTokens: false }), maxDyingMs + 1, true);
+  }
+  cache.onDied(deathBy({ signal: 'SIGKILL' }), maxDyingMs + 1, true);
+  assert.equal(dropped, ['The runner took too long to end.']);
+});
+
+test('the next runner begins with nothing if it has another key; memory that nobody has used is not dropped', async () => {
+  const { cache, dropped, next } = await readyCache();
+  const isReadyFor = (kvKey: string) => cache.wait({ ...command, kvKey }, () => {}) === undefined;
   assert.is(await next(), 10_001);
-  cache.drop({ reason: 'Its runner is replaced.', mayBeWrong: false });
-  cache.drop({ reason: 'Its runner is replaced.', mayBeWrong: false });
+  assert.is(isReadyFor('key'), true);
+  assert.equal(dropped, []);
+  assert.is(isReadyFor('other'), false);
+  assert.is(isReadyFor('other'), false);
+  assert.equal(dropped, ['The next runner has other settings.']);
   assert.is(await next(), 10_002);
-  assert.equal(dropped, ['Its runner is replaced.']);
+  assert.is(cache.wait({ file: 'cuda-runner', args: [] }, () => {}), undefined);
+  assert.is(dropped.length, 2, 'a runner of another kind');
 });
 
 /** Gives the threads that close files something to do before, as freeing gigabytes would. */

@@ -44,7 +44,7 @@ exec ${[...fake, '--delay-ms', '5', ...flags].map((word) => `'${word}'`).join(' 
   const command = {
     file: script,
     args: [],
-    keepsKv: true,
+    kvKey: 'key',
     ...(weightsKey === undefined ? {} : { weightsKey }),
   };
   const pool = supervised([], { command: () => command, numRunners: 2, ...options });
