@@ -156,7 +156,7 @@ async function killed(args: readonly string[], numKills: number, numRunners: num
         numAgain.push((await numComputed(gateway)) - before);
       }
     });
-    assert.is((await gateway.health()).runner.restarts, numKills);
+    assert.is((await gateway.health()).runner.restarts, numKills + numRunners);
     for (const [kill, count] of numAgain.entries()) {
       // The canary of the next runner, and the last block of each stream.
       const most = (kill < numKills ? 1 : numRunners) * (NUM_STREAMS * BLOCK_TOKENS + 1);
