@@ -53,13 +53,15 @@ export class Auditor {
 
   #start(model: LaunchedModel, audited: RunnerInfo): Started {
     const { modelIdentity, maxModelLen, blockSize } = audited;
+    // Without a size of the cache the runner plans it for one answer of this length.
     const settings: Config = {
       ...this.#config,
       'max-model-len': maxModelLen,
       'max-num-seqs': 1,
       'block-size': blockSize,
-      'num-kvcache-blocks': Math.ceil(maxModelLen / blockSize) + 1,
+      'num-kvcache-blocks': undefined,
       'kv-cache-bytes': undefined,
+      'memory-bytes': undefined,
       'tensor-parallel-size': undefined,
       record: undefined,
       'record-max-bytes': undefined,

@@ -1,4 +1,5 @@
 /** Answers that the gateway's own process computes again on the CPU, of a CPU and of an emulated GPU, which then computes wrong. */
+import { fileURLToPath } from 'node:url';
 import * as assert from 'uvu/assert';
 import { TINY_MODEL } from '../fixtures/default-model.ts';
 import { emulatedRunners, mostLikelyIds, writeLlama } from '../fixtures/emulated-runners.ts';
@@ -40,6 +41,18 @@ test('answers of several kinds at once are computed again by a runner of its own
     assert.is(await audits(gateway, result), 0, result);
   assert.is((await gateway.health()).runner.restarts, 0);
   assert.is((await gateway.stop()).code, 0, gateway.log);
+});
+
+test('what audits has a cache for one answer, also of a model that mixes windows, with any limit for what answers', async () => {
+  const model = fileURLToPath(new URL('../golden/models/gemma3-q8_0.gguf', import.meta.url));
+  for (const limit of ['--memory-bytes', '--kv-cache-bytes']) {
+    const gateway = await Gateway.start(model, ['--audit-share', '1', limit, '50000000']);
+    await gateway.ready();
+    const body = { job_id: 'a', prompt_ids: [3, 4, 5], max_tokens: 20 };
+    await (await gateway.post('/execute', body)).text();
+    await untilAudited(gateway, 'equal', 1);
+    assert.is((await gateway.stop()).code, 0, gateway.log);
+  }
 });
 
 /** The launch after which results of the device are wrong: in the middle of the first answer. */

@@ -76,7 +76,8 @@ export const reports: Readonly<Record<string, string>> = {
   blocks_free: 'Free blocks.',
   blocks_reusable: 'Free blocks whose content is still known.',
   busy_seconds: 'The time of the steps.',
-  'scheduler.memory_bytes': 'The memory of the runner, without files; null: unknown.',
+  'scheduler.memory_bytes':
+    'The memory of the runner, without files; of several ranks that of the first; null: unknown.',
   parked_jobs: 'Parked jobs of all models.',
   'Ready.status': 'The worker takes requests.',
   fallback: 'Why the CPU computes in place of CUDA; left out otherwise.',
