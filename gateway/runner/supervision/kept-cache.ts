@@ -67,7 +67,8 @@ export class KeptCache {
    * places is made, since a runner cannot be given any later.
    */
   wait({ kvKey, file }: RunnerCommand, start: () => void): Timer | undefined {
-    if (this.#usedBy !== kvKey) this.#drop({ reason: 'The next runner has other settings.', mayBeWrong: false });
+    if (this.#usedBy !== kvKey)
+      this.#drop({ reason: 'The next runner has other settings.', mayBeWrong: false });
     const making = kvKey === undefined ? [] : this.#all.flatMap((cache) => cache.#missing(file) ?? []);
     if (making.length === 0) return undefined;
     let isCancelled = false;

@@ -185,7 +185,10 @@ test('the next runner begins with nothing if it has another key; memory that nob
   assert.is(isReadyFor('other'), false);
   assert.equal(dropped, ['The next runner has other settings.']);
   assert.is(await next(), 10_002);
-  assert.is(cache.wait({ file: 'cuda-runner', args: [] }, () => {}), undefined);
+  assert.is(
+    cache.wait({ file: 'cuda-runner', args: [] }, () => {}),
+    undefined,
+  );
   assert.is(dropped.length, 2, 'a runner of another kind');
 });
 
