@@ -209,6 +209,24 @@ test('the routes that need no key are those that the documents have', async () =
   }
 });
 
+test('the first table of api.md has each route, by the beginning of its path at least', () => {
+  const [head = ''] = read('docs/api.md').split('\n## ');
+  const named = namesIn(head, 0, /^(?:[A-Z]+ )?\/./).map((name) => name.replace(/^[A-Z]+ |\/ID.*/g, ''));
+  const paths = routeGroups
+    .flatMap(({ operations }) => operations)
+    .filter(({ answers }) => Object.keys(answers).length > 0)
+    .map(({ path }) => path);
+  const isBelow = (path: string, name: string) => `${path}/`.startsWith(`${name}/`);
+  assert.equal(
+    paths.filter((path) => !named.some((name) => isBelow(path, name))),
+    [],
+  );
+  assert.equal(
+    named.filter((name) => !paths.some((path) => isBelow(path, name))),
+    [],
+  );
+});
+
 test('links of the pages lead to files and headings', () => {
   const pages = filesOf('docs/*.md', 'README.md', 'SECURITY.md', 'CONTRIBUTING.md', 'CHANGELOG.md');
   const anchorOf = (heading: string) =>

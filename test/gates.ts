@@ -145,7 +145,7 @@ export function sideBySide(build: string, isNightly: boolean): readonly Gate[] {
     testFile('test/gateway/tokenizer/llama-vocabularies.test.ts', {}, { cases: 600 }),
     testFile('test/e2e/python-clients.test.ts', {}, { 'things of Python clients': 30 }),
     // With the snippets of documents in Python, whose packages `make test` does not fetch.
-    testFile('test/e2e/guides.test.ts', {}, { 'tests passed': 11 }),
+    testFile('test/e2e/guides.test.ts', {}, { 'tests passed': 17 }),
     testFile('test/e2e/python-agents.test.ts', {}, { 'things of Python clients': 55 }),
     testFile('test/deploy/containers.test.ts', {}, { 'manifests are valid': 13 }),
     testFile('test/e2e/haproxy.test.ts', {}, { 'streams ended with the gateway': 6 }),

@@ -1,3 +1,4 @@
+import { auditResults } from '../runner/audits.ts';
 import { type KvDiskFigures, NO_KV_DISK } from '../runner/kv-disk/messages.ts';
 import type { RunnerStatus } from '../runner/runner.ts';
 import {
@@ -108,7 +109,8 @@ const requestMetrics = families<ModelMetrics>('counter', {
   ],
   runnel_audits_total: [
     'Answers that were to be computed again, by result',
-    ({ audits }) => [...audits].map(([result, value]) => ({ labels: { result }, value })),
+    // Zeros, too: what begins with its first audit shows no increase to whoever waits for a difference.
+    ({ audits }) => auditResults.map((result) => ({ labels: { result }, value: audits.get(result) ?? 0 })),
   ],
   runnel_requests_parked_total: [
     'Requests that were parked in the middle of their answers for more urgent ones',

@@ -1,10 +1,11 @@
-import { basename } from 'node:path';
+import { readdirSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { digestOf } from '../fixtures/answer-digest.ts';
-import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { DEFAULT_MODEL, pacedRunner, TINY_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
-import { killAll, runAll } from '../fixtures/killed-streams.ts';
+import { counted, killAll, runAll } from '../fixtures/killed-streams.ts';
 import { type VariedRequest, variedRequests } from '../fixtures/varied-requests.ts';
 
 /**
@@ -18,6 +19,8 @@ const NUM_TOKENS = 40;
 /** In characters, which at most as many tokens made. */
 const STOP_LENGTH = 6;
 const HEALTH_INTERVAL_MS = 50;
+/** As a fraction of the bytes of a stream. */
+const KILL_AT = 0.4;
 
 const test = suite('kills');
 
@@ -68,6 +71,60 @@ test(`${KILLS} kills change no byte of eight streams`, async () => {
   console.log(
     `${KILLS} kills of ${NUM_STREAMS} streams, 0 lost; ${numHealthy} of ${numHealthy} health checks 200`,
   );
+});
+
+const GOLDEN_MODELS = join(TINY_MODEL, '../models');
+const STEP_MS = 3;
+
+test('a kill in the middle changes no byte of a stream of any architecture, while the others stream, too', async () => {
+  // Encoders write nothing.
+  const files = readdirSync(GOLDEN_MODELS).filter((file) => /^(?!.*bert).*-q8_0\.gguf$/.test(file));
+  assert.ok(files.length >= 16);
+  const paths = files.flatMap((file) => ['--model', join(GOLDEN_MODELS, file)]);
+  const flags = ['--port', '0', '--backend', 'cpu', '--threads', '1', '--runner', pacedRunner(STEP_MS)];
+  const several = await (await Gateway.startOn(undefined, [...flags, ...paths])).ready();
+  const placesOf = async () => {
+    const { models } = (await several.health()) as unknown as {
+      models: { name: string; pid: number; restarts: number }[];
+    };
+    return new Map(models.map((each) => [each.name, each]));
+  };
+  const kill = async (name: string): Promise<void> => {
+    process.kill((await placesOf()).get(name)?.pid ?? Number.NaN, 'SIGKILL');
+  };
+  const answers = (killAt: readonly number[]) =>
+    Promise.all(
+      files.map(async (file, index) => {
+        const name = basename(file, '.gguf');
+        const lengths = { max_tokens: 3 * NUM_TOKENS, min_tokens: 3 * NUM_TOKENS };
+        const body = { model: name, prompt: 'Once upon a time', ...lengths, seed: 7, temperature: 0.8 };
+        const path = '/v1/completions';
+        let numBytes = 0;
+        let killed: Promise<void> | undefined;
+        const response = await several.post(path, { ...body, logprobs: 1, stream: true });
+        const { digest } = await digestOf(
+          path,
+          counted(response, (count) => {
+            numBytes += count;
+            if (numBytes > (killAt[index] ?? Number.POSITIVE_INFINITY)) killed ??= kill(name);
+          }),
+        );
+        await killed;
+        return { name, digest, numBytes };
+      }),
+    );
+  try {
+    const undisturbed = await answers([]);
+    const middles = undisturbed.map(({ numBytes }) => numBytes * KILL_AT);
+    const disturbed = await answers(middles);
+    const places = await placesOf();
+    for (const [index, { name, digest }] of disturbed.entries()) {
+      assert.is(digest, undisturbed[index]?.digest, name);
+      assert.is(places.get(name)?.restarts, 1, name);
+    }
+  } finally {
+    await several.stop();
+  }
 });
 
 test.run();

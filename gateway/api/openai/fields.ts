@@ -36,6 +36,7 @@ const sharedIgnored = {
   // What clients send along.
   client_metadata: ANYTHING,
   intent: ANYTHING,
+  keep_alive: ANYTHING,
   // OpenAI's own fields.
   metadata: ANYTHING,
   prompt_cache_key: ANYTHING,
