@@ -10,6 +10,8 @@ const MAX_ID_CHARACTERS = 512;
 const MAX_FAULTS = 100;
 const PIECE_BYTES = 2 ** 16;
 const NEWLINE = 10;
+/** Some editors write it in front of a text. */
+const BYTE_ORDER_MARK = Buffer.from('\uFEFF');
 
 export interface Line {
   /** From 1 on; empty lines count here. */
@@ -19,7 +21,7 @@ export interface Line {
   readonly isLong: boolean;
 }
 
-/** Reads a file of any size with one line in memory. Lines without text are left out. */
+/** Reads a file of any size with one line in memory. Lines without text, and a byte order mark in front, are left out. */
 export async function* readLines(path: string, maxLineBytes: number): AsyncGenerator<Line> {
   const file = await open(path, 'r');
   try {
@@ -31,7 +33,11 @@ export async function* readLines(path: string, maxLineBytes: number): AsyncGener
       length += part.length;
     };
     const take = (): Line[] => {
-      const line = { number: ++number, bytes: Buffer.concat(parts), isLong: length > maxLineBytes };
+      number += 1;
+      const whole = Buffer.concat(parts);
+      const isMarked = number === 1 && whole.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
+      const bytes = isMarked ? whole.subarray(BYTE_ORDER_MARK.length) : whole;
+      const line = { number, bytes, isLong: length > maxLineBytes };
       parts = [];
       length = 0;
       return line.bytes.toString().trim() === '' ? [] : [line];

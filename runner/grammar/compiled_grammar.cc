@@ -68,7 +68,8 @@ auto within(AllocationBudget& budget, std::chrono::milliseconds max_time, size_t
     return refusal(what + " takes more than the limit of " + limit + ". Ask for something simpler.");
   }
   if (value) return *std::move(value);
-  return refusal(what + " fails: " + (reason.empty() ? "the system refused memory" : reason) + ".");
+  if (reason.empty()) reason = "the system refused memory";
+  return refusal(what + " fails: " + reason + (reason.ends_with('.') ? "" : "."));
 }
 
 class XGrammarGrammar final : public CompiledGrammar, public std::enable_shared_from_this<XGrammarGrammar> {

@@ -42,6 +42,10 @@ test('a file of requests is counted, empty lines left out', async () => {
   assert.is(await check(`${lineOf('a')}\n\n  \n${lineOf('b')}`), 2);
 });
 
+test('a byte order mark in front of the file is no part of its first line', async () => {
+  assert.is(await check(`\uFEFF${lineOf('a')}\n${lineOf('b')}`), 2);
+});
+
 test('each fault of a line is named, with its number and what to do', async () => {
   const cases: readonly (readonly [string, string, string | null, RegExp])[] = [
     ['nonsense', 'invalid_json_line', null, /^Line 2: it is not valid JSON in UTF-8\.$/],

@@ -199,6 +199,8 @@ TEST_CASE("grammar: an invalid source is refused with its fault, in printable ch
     const std::string refusal = refusal_of(source);
     CAPTURE(source.text);
     CHECK(refusal.starts_with("Compiling the grammar fails: "));
+    CHECK(refusal.ends_with('.'));
+    CHECK_FALSE(refusal.ends_with(".."));
     CHECK(refusal.size() < 700);
     for (const char c : refusal) CHECK((c >= 0x20 && c < 0x7f));
   }
