@@ -271,8 +271,8 @@ export class Jobs {
     const entry = await journal.admit(whole);
     const kept = { record: whole, content: emptyContent(request), endedMs: undefined, numDeaths: 0 };
     const durable = new DurableJob(job, entry, kept, this.#events);
-    if (job.state === 'left') durable.suspend();
-    else if (job.isOver) durable.fail(generationErrorOf(job.signal.reason));
+    // One that is left to the next process is suspended by stop().
+    if (job.isOver) durable.fail(generationErrorOf(job.signal.reason));
     else {
       job.wait();
       try {

@@ -28,6 +28,8 @@ export function boundBodies(
     if (streamed.includes(c.req.path)) return next();
     let heldBytes = 0;
     const caller = sharerOf(c);
+    const maxBytes = Math.min(maxBodyBytes, caller.quotas?.bodyBytes ?? maxBodyBytes);
+    const tooLarge = (): ApiError => tooLargeFor(caller, maxBytes, maxBodyBytes);
     const hold = (bytes: number): void => {
       assertQuota(caller, budget.heldBy(caller) + bytes);
       budget.hold(caller, bytes);
@@ -36,10 +38,10 @@ export function boundBodies(
     try {
       const length = lengthOf(c);
       if (length === undefined) {
-        const body = await readChunks(c, maxBodyBytes, hold);
+        const body = await readChunks(c, maxBytes, hold, tooLarge);
         c.req.raw = new Request(c.req.raw, { body });
       } else {
-        if (length > maxBodyBytes) throw tooLarge(maxBodyBytes);
+        if (length > maxBytes) throw tooLarge();
         hold(length);
       }
       await next();
@@ -65,13 +67,14 @@ async function readChunks(
   c: Context,
   maxBytes: number,
   hold: (bytes: number) => void,
+  tooLarge: () => ApiError,
 ): Promise<Uint8Array<ArrayBuffer>> {
   // The chunks are copied into one buffer: a client may send single bytes, and a list of those would take far more
   // memory.
   let buffer = new Uint8Array(0);
   let length = 0;
   for await (const chunk of c.req.raw.body ?? []) {
-    if (length + chunk.length > maxBytes) throw tooLarge(maxBytes);
+    if (length + chunk.length > maxBytes) throw tooLarge();
     if (length + chunk.length > buffer.length) {
       const grown = Math.min(maxBytes, Math.max(length + chunk.length, 2 * buffer.length));
       hold(grown - buffer.length);
@@ -94,8 +97,10 @@ function assertQuota({ name, quotas }: Caller, numBytes: number): void {
   );
 }
 
-function tooLarge(maxBytes: number): ApiError {
-  const message = `The body has more than ${maxBytes} bytes, which is the limit.`;
+/** maxBytes: the limit of the caller's bodies, which may be less than that of all. */
+function tooLargeFor({ name }: Caller, maxBytes: number, maxBodyBytes: number): ApiError {
+  const whose = `the quota of the caller "${name}" (max-body-bytes in the keys file)`;
+  const message = `The body has more than ${maxBytes} bytes, which is ${maxBytes < maxBodyBytes ? whose : 'the limit'}.`;
   return new ApiError({ status: 413, code: 'body_too_large', message });
 }
 

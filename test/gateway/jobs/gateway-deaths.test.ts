@@ -155,6 +155,24 @@ test('neither a wait for the model nor the end of a gateway that was told to end
   assert.is((await jobOf(last, 'a')).endedMs, undefined);
 });
 
+test('deaths before a token of the job do not count with those after it, also if a gateway was told to end in between', async () => {
+  let script: readonly Act[] = ['wait'];
+  const { next } = gateways(() => script);
+  const first = await next();
+  await begin(first, 'a');
+  await requested(first, 1);
+  script = [[65], 'wait'];
+  const told = await next();
+  await until(PATIENCE_MS, 'A token', async () => (await jobOf(told, 'a')).log.length === 1);
+  await told.jobs.stop();
+  script = ['wait'];
+  for (const _ of [1, 2]) {
+    const app = await next();
+    await requested(app, 1);
+    assert.is((await jobOf(app, 'a')).endedMs, undefined);
+  }
+});
+
 test('a job whose runner refuses it for now waits, and continues after its tokens', async () => {
   const answer = [...Buffer.from('Hello'), EOS_ID];
   const notReady = new GenerationError('NOT_READY', 'No runner comes.', { retriable: true });

@@ -422,6 +422,40 @@ test('a job that is forgotten while it is read, since another one needs its room
   assert.is((await read).status, 404);
 });
 
+test('a cancel that comes while the disk takes the record of a job is its end, and nothing is computed', async () => {
+  let goOn = (): void => {};
+  let isHeld = false;
+  const openStore = async (path: string): Promise<JournalStore> => {
+    const store = await JournalStore.open(path);
+    const { write } = store;
+    store.write = async (...args) => {
+      if (!isHeld && args[0].some(({ key }) => key === `${keyOf(1)}r`)) {
+        isHeld = true;
+        await new Promise<void>((resolve) => (goOn = resolve));
+      }
+      return write.apply(store, args);
+    };
+    return store;
+  };
+  const folder = journalFolder();
+  const first = await durableApp(folder, { openStore });
+  const begun = first.post('/execute', { job_id: 'a', prompt: 'Hi', durable: true });
+  await until(PATIENCE_MS, 'The write', () => isHeld);
+  const cancelling = first.post('/cancel', { job_id: 'a' });
+  await nextTurn();
+  goOn();
+  assert.match(await (await begun).text(), /event: error\ndata: .*CANCELLED/);
+  assert.is((await cancelling).status, 202);
+  await first.jobs.stop();
+  const next = await durableApp(folder);
+  const { status, error } = (await (await next.get('/jobs/a')).json()) as {
+    status: string;
+    error: { code: string };
+  };
+  assert.equal([status, error.code], ['ended', 'CANCELLED']);
+  assert.equal([first.runner.requests.length, next.runner.requests.length], [0, 0]);
+});
+
 test('a durable request that waits for its model when the gateway stops is told to try the next one', async () => {
   const waiting = { maxWaiting: 1, maxWaitMs: MAX_WAIT_MS, now: Date.now, onRefused: () => {} };
   const gate = new AdmissionGate(waiting);

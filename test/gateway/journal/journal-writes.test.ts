@@ -155,4 +155,16 @@ test('a job that is deleted while its tokens are written is gone', async () => {
   );
 });
 
+test('a job that is deleted while it has tokens that are not written leaves nothing', async () => {
+  const folder = journalFolder();
+  const journal = await opened(folder);
+  const { job, entry } = await beginIn(journal, 'a');
+  job.log.append({ firstIndex: 0, tokenIds: [1] });
+  journal.touch(job);
+  await journal.forget(entry);
+  await journal.close();
+  const next = await opened(folder);
+  assert.equal(next.unfinished, [], 'and a piece without its job would be reported as damage');
+});
+
 test.run();

@@ -150,6 +150,20 @@ test('a full journal forgets the oldest ended job of the same caller, and no job
   await expectRefusal(journal.admit(recordOf('last', { caller: 'a' })), JournalRefusal, /it has 3 jobs/);
 });
 
+test('a job that has ended takes what it has, and no longer what it might have come to', async () => {
+  const journal = await openTestJournal(journalFolder(), { maxBytes: 10_000, now: () => 5000 });
+  const long = (id: string): JobRecord => {
+    const record = recordOf(id);
+    return { ...record, request: { ...record.request, maxTokens: 1000 } };
+  };
+  const first = await beginIn(journal, long('a'));
+  await expectRefusal(journal.admit(long('b')), JournalRefusal, /this job may grow to/);
+  first.fail(failure);
+  await journal.flush();
+  await journal.admit(long('b'));
+  assert.equal(idsIn(journal, '', ['a', 'b']), ['a', 'b']);
+});
+
 test('a caller whose ended jobs fill the journal leaves others their share, and keeps its own', async () => {
   const journal = await openTestJournal(journalFolder(), { maxJobs: 4, now: () => 5000 });
   const ids = ['1', '2', '3', '4'];

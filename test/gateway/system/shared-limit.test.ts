@@ -34,6 +34,20 @@ test('a caller gets its share even when another one holds everything', () => {
   assert.ok(limit.hasRoom(a, 6), 'what was beyond the limit is not used up');
 });
 
+test('callers that come one after the other get their shares up to the ceiling, and no more', () => {
+  const limit = new SharedLimit(12);
+  for (const [name, amount] of [
+    ['a', 12],
+    ['b', 6],
+    ['c', 4],
+  ] as const) {
+    assert.ok(limit.hasRoom(callerNamed(name), amount), name);
+    limit.hold(callerNamed(name), amount);
+  }
+  assert.ok(limit.hasRoom(callerNamed('d'), 2));
+  assert.not.ok(limit.hasRoom(callerNamed('d'), 3), 'its share, but beyond twice the limit');
+});
+
 test('random callers never hold more than the ceiling, and one within its share is refused only by it', () => {
   const random = new Random(3);
   const limit = new SharedLimit(100);

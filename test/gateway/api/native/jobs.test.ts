@@ -3,8 +3,9 @@ import * as assert from 'uvu/assert';
 import type { CacheSharing } from '../../../../gateway/config/serve-settings.ts';
 import { AdmissionGate } from '../../../../gateway/models/admission-gate.ts';
 import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
+import type { Tokenizer } from '../../../../gateway/tokenizer/tokenizer.ts';
 import { testApp } from '../../../fixtures/app.ts';
-import { EOS_ID } from '../../../fixtures/byte-model.ts';
+import { byteModel, EOS_ID } from '../../../fixtures/byte-model.ts';
 import { keysOf } from '../../../fixtures/keys.ts';
 import { readNativeAnswer } from '../../../fixtures/native-stream.ts';
 import { ScriptedRunner } from '../../../fixtures/scripted-runner.ts';
@@ -92,6 +93,27 @@ test('a cancel reaches a job that waits for its model, and its id is free again'
   gate.open();
   const again = await readNativeAnswer(await post('/execute', { job_id: 'a', prompt: 'x' }));
   assert.equal([again.text, runner.requests.length], ['a', 1]);
+});
+
+test('a cancel reaches a job whose prompt is being encoded, although the encoder does not hear of it', async () => {
+  let isEncoding = false;
+  let goOn = (): void => {};
+  const mayGoOn = new Promise<void>((resolve) => (goOn = resolve));
+  const { tokenizer } = byteModel;
+  const encodeTexts: Tokenizer['encodeTexts'] = async (texts, options) => {
+    isEncoding = true;
+    await mayGoOn;
+    return tokenizer.encodeTexts(texts, options);
+  };
+  const { post, runner } = testApp({
+    model: () => ({ ...byteModel, tokenizer: { ...tokenizer, encodeTexts } }),
+  });
+  const waiting = post('/execute', { job_id: 'a', prompt: 'x' });
+  await until(PATIENCE_MS, 'The encoding', () => isEncoding);
+  assert.is((await post('/cancel', { job_id: 'a' })).status, 202);
+  goOn();
+  const refused = (await (await waiting).json()) as { code: string };
+  assert.equal([refused.code, runner.requests.length], ['CANCELLED', 0]);
 });
 
 test.run();

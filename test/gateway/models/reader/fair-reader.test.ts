@@ -41,11 +41,12 @@ test('a small chat of another caller waits for one of twenty chats of 1 MB, not 
 test('a caller’s long chat is rendered after as much text of the caller with twenty shorter ones', async () => {
   const reader = readerOf(echo);
   const ready: string[] = [];
-  const shorter = ask(reader, greedy, new Array<number>(20).fill(megabyte / 2), ready);
+  const shorter = ask(reader, greedy, new Array<number>(20).fill(megabyte / 4), ready);
   const longer = ask(reader, other, [megabyte], ready);
   await within(PATIENCE_MS, 'All', Promise.all([...shorter, ...longer]));
-  // Before it come the one that was under way and two that are as long together.
-  assert.ok((placesOf(other, ready)[0] ?? 20) <= 3, String(ready));
+  // Before it come the one that was under way and three or four that are about as long together.
+  const [place = 20] = placesOf(other, ready);
+  assert.ok(place === 4 || place === 5, String(ready));
   reader.close();
 });
 

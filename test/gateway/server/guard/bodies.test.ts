@@ -86,14 +86,44 @@ test('one caller’s bodies do not shut another one out, and no caller exceeds i
   const small = await begin(port, length(3900), '/execute', other);
   small.send('{"job_id":"small","prompt":"x","max_tokens":2}'.padEnd(3900));
   assert.is(await small.status(), 200);
-  const refused = await begin(port, length(101), '/execute', bounded);
-  assert.is(await refused.status(), 503);
-  await until(PATIENCE_MS, 'The reason', () =>
-    refused.received.includes(
-      'would take 101 bytes together, more than its quota of 100 (max-body-bytes in the keys file)',
-    ),
-  );
-  for (const { socket } of [...clients, small, refused]) socket.destroy();
+  const first = await begin(port, length(60), '/execute', bounded);
+  await until(PATIENCE_MS, 'The reason', async () => {
+    const client = await begin(port, length(41), '/execute', bounded);
+    client.send('{'.padEnd(41));
+    const isRefused = (await client.status()) === 503;
+    client.socket.destroy();
+    return (
+      isRefused &&
+      client.received.includes(
+        'would take 101 bytes together, more than its quota of 100 (max-body-bytes in the keys file)',
+      )
+    );
+  });
+  for (const { socket } of [...clients, small, first]) socket.destroy();
+});
+
+test('a body that is larger than its caller’s quota is told that waiting does not help, and one that fills it is taken', async () => {
+  const bounded = 'key-of-the-bounded';
+  const caller = callerNamed('bounded', { quotas: { bodyBytes: 60 } });
+  const port = await served(new ApiKeys([{ key: bounded, caller, place: 'Line 1' }]));
+  const reason =
+    'The body has more than 60 bytes, which is the quota of the caller \\"bounded\\" (max-body-bytes in the keys file).';
+  for (const [length, body] of [
+    ['Content-Length: 61', ''],
+    [CHUNKED, chunk('{'.padEnd(61))],
+  ] as const) {
+    const refused = await begin(port, length, '/execute', bounded);
+    refused.socket.write(body);
+    assert.is(await refused.status(), 413);
+    assert.not.match(refused.received, /retry-after/i);
+    await until(PATIENCE_MS, 'The reason', () => refused.received.includes(reason));
+    refused.socket.destroy();
+  }
+  const whole = await begin(port, CHUNKED, '/execute', bounded);
+  for (const part of [json.slice(0, 35), json.slice(35).padEnd(25)]) whole.send(chunk(part));
+  whole.send('0', '', '');
+  assert.is(await whole.status(), 200);
+  whole.socket.destroy();
 });
 
 test('bodies in chunks count as much as was read of them: eighty small ones at once are all taken', async () => {
