@@ -219,7 +219,7 @@ Result<void> CpuBackend::prepare(const DecoderSpec& spec, const StepLimits& limi
   if (widths->has_output_norm) projected_ = Activation(limits.max_rows, widths->hidden);
   if (!share_.is_whole()) {
     own_attended_ = Activation(limits.max_rows, heads.num_heads * heads.head_dim);
-    own_gated_ = Activation(limits.max_rows, share_.own().gated.count);
+    own_gated_ = Activation(limits.max_rows, share_.columns_of(&Shard::gated, widths->gated).count);
     if (const auto checked = RankShare::check_boards(*widths, limits, spec.head.vocab_size); !checked)
       return checked;
   }
@@ -236,15 +236,13 @@ Result<void> CpuBackend::prepare(const DecoderSpec& spec, const StepLimits& limi
 }
 
 Result<void> CpuBackend::allocate_kv(const KvShape& shape) {
+  const RowRange kv_heads = share_.columns_of(&Shard::kv_heads, shape.num_kv_heads);
   Result<KvCache> cache =
-      KvCache::allocate(shape, kv_type_, share_.columns_of(&Shard::kv_heads, shape.num_kv_heads).first,
-                        /*has_all_heads=*/share_.is_whole());
+      KvCache::allocate(shape, kv_type_, kv_heads.first, /*has_all_heads=*/share_.is_whole());
   if (!cache) return cache.error();
   KvShape of_rank = shape;
-  if (!share_.is_whole()) {
-    of_rank.num_heads = share_.own().heads.count;
-    of_rank.num_kv_heads = share_.own().kv_heads.count;
-  }
+  of_rank.num_heads = share_.columns_of(&Shard::heads, shape.num_heads).count;
+  of_rank.num_kv_heads = kv_heads.count;
   Result<AttentionWorkspace> workspace =
       AttentionWorkspace::allocate(of_rank, threads_->num_threads(), attended_.max_rows());
   if (!workspace) return workspace.error();

@@ -30,8 +30,6 @@ class RankShare {
   RankGroup* group() const { return group_.get(); }
   // Where this exchange takes place; null if this process computes all.
   float* board() const { return group_ == nullptr ? nullptr : group_->board(); }
-  // Set by plan(), with a group.
-  const Shard& own() const { return own_; }
 
   // The rows of a weight that this process loads; none: all.
   std::vector<RowRange> rows_of(WeightHandle weight) const {
@@ -53,7 +51,7 @@ class RankShare {
  private:
   const std::shared_ptr<RankGroup> group_;
   ShardPlan plan_;
-  Shard own_{};
+  Shard own_{};  // set by plan(), with a group
 };
 
 }  // namespace runnel
