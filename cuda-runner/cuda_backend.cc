@@ -318,7 +318,7 @@ void CudaBackend::embed(const Batch&, const EmbeddingSpec& embedding) {
 void CudaBackend::qkv(const Batch&, const LayerSpec& layer) {
   if (pass_.is_launched_whole()) return;
   const uint32_t count = pass_.num_rows_left();
-  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.multiply_qkv(layer, count); });
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.multiply_qkv(layer, count, !pass_.is_eager()); });
   if (layer.qkv.norms_heads_together) norm_heads_together(layer, count);
   for_each_rank([&](DeviceRank& rank, uint32_t) { rank.rotate_and_store(layer, count, !pass_.is_eager()); });
 }
@@ -378,7 +378,7 @@ void CudaBackend::ffn(const Batch&, const FfnSpec& ffn) {
   if (pass_.is_launched_whole()) return;
   const uint32_t count = pass_.num_rows_left();
   const uint32_t num_uses = count * std::max(ffn.experts.num_used, 1u);
-  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.ffn(ffn, count); });
+  for_each_rank([&](DeviceRank& rank, uint32_t) { rank.ffn(ffn, count, !pass_.is_eager()); });
   gather(&Shard::gated, 1, num_uses, &DeviceRank::own_gated, &DeviceRank::gated);
   for_each_rank([&](DeviceRank& rank, uint32_t) { rank.end_ffn(num_uses); });
 }

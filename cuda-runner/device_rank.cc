@@ -225,10 +225,23 @@ void DeviceRank::norm_rows(const NormSpec& norm, uint32_t count) {
       "computing a norm");
 }
 
+std::optional<NormedRows> DeviceRank::rows_to_norm(const NormSpec& norm, TensorType type, uint32_t count,
+                                                   bool is_captured) {
+  if (!is_captured || !norm || norm.kind != NormKind::kRms || !computes_norms(type, hidden_->width(), count))
+    return std::nullopt;
+  CHECK(vector(norm.gain).size() == hidden_->width());
+  return NormedRows{hidden_->floats(), vector(norm.gain).view(), norm.epsilon};
+}
+
+Global<const float> DeviceRank::bias_view(WeightHandle bias, uint32_t size) const {
+  CHECK(!bias || vector(bias).size() == size);
+  return bias ? vector(bias).view() : Global<const float>(nullptr, 0);
+}
+
 void DeviceRank::multiply_parts(const StackedMatrix& parts, const ReadyRows& in, uint32_t count,
                                 WeightHandle bias, Epilogue epilogue, const FloatRows& out) {
-  CHECK(parts[0].columns == in.width && (!bias || vector(bias).size() == rows_of(parts)));
-  const Global<const float> biases = bias ? vector(bias).view() : Global<const float>(nullptr, 0);
+  CHECK(parts[0].columns == in.width);
+  const Global<const float> biases = bias_view(bias, rows_of(parts));
   uint32_t first_output = 0;
   for (const UploadedMatrix& part : parts) {
     expect_success(multiply(part.view(), in, count, biases, static_cast<bool>(bias), epilogue, out,
@@ -238,9 +251,16 @@ void DeviceRank::multiply_parts(const StackedMatrix& parts, const ReadyRows& in,
   }
 }
 
-void DeviceRank::multiply_qkv(const LayerSpec& layer, uint32_t count) {
+void DeviceRank::multiply_qkv(const LayerSpec& layer, uint32_t count, bool is_captured) {
   const StackedMatrix& weight = matrix(layer.qkv.weight);
   CHECK(rows_of(weight) == qkv_->width());
+  const auto in = rows_to_norm(layer.qkv.norm, weight[0].type, count, is_captured && weight.size() == 1);
+  if (in) {
+    expect_success(multiply(weight[0].view(), *in, count, bias_view(layer.qkv.bias, rows_of(weight)),
+                            static_cast<bool>(layer.qkv.bias), qkv_->floats(), stream_.get()),
+                   "multiplying norms by a matrix");
+    return;
+  }
   norm_rows(layer.qkv.norm, count);
   multiply_parts(weight, normed_->ready(), count, layer.qkv.bias, Epilogue::kReplace, qkv_->floats());
 }
@@ -335,16 +355,21 @@ void DeviceRank::end_project(const ProjectSpec& project, uint32_t count) {
                  "adding a norm");
 }
 
-void DeviceRank::ffn(const FfnSpec& ffn, uint32_t count) {
+void DeviceRank::ffn(const FfnSpec& ffn, uint32_t count, bool is_captured) {
   const StackedMatrix& weight = matrix(ffn.gate_up);
   DeviceActivation& out = is_alone() ? *gated_ : *own_gated_;
   const uint32_t num_rows = out.width() * std::max(ffn.experts.num_experts, 1u);
   CHECK(rows_of(weight) == (ffn.has_gate ? 2 : 1) * num_rows && weight[0].columns == normed_->width());
-  CHECK(!ffn.bias ||
-        ((ffn.experts.num_experts > 0 || !ffn.has_gate) && vector(ffn.bias).size() == rows_of(weight)));
-  norm_rows(ffn.norm, count);
+  CHECK(!ffn.bias || ffn.experts.num_experts > 0 || !ffn.has_gate);
   const DeviceMatrix gate = part_of(weight, 0, num_rows);
   const DeviceMatrix up = ffn.has_gate ? part_of(weight, num_rows, num_rows) : gate;
+  const bool is_one_launch = ffn.experts.num_experts == 0 && ffn.has_gate && gate.type == up.type;
+  if (const auto in = rows_to_norm(ffn.norm, gate.type, count, is_captured && is_one_launch)) {
+    expect_success(gated_multiply(gate, up, ffn.nonlinearity, *in, count, out.ready(), stream_.get()),
+                   "multiplying norms by gate and up");
+    return;
+  }
+  norm_rows(ffn.norm, count);
   if (ffn.experts.num_experts > 0) {
     multiply_parts(matrix(ffn.experts.router), normed_->ready(), count, ffn.experts.router_bias,
                    Epilogue::kReplace, router_logits_->floats());
@@ -356,9 +381,8 @@ void DeviceRank::ffn(const FfnSpec& ffn, uint32_t count) {
         gated_multiply(gate, up, ffn.nonlinearity, normed_->ready(), count, out.ready(), stream_.get()),
         "multiplying by gate and up");
   } else {
-    const Global<const float> bias = ffn.bias ? vector(ffn.bias).view() : Global<const float>(nullptr, 0);
-    expect_success(activated_multiply(up, bias, static_cast<bool>(ffn.bias), ffn.nonlinearity,
-                                      normed_->ready(), count, out.ready(), stream_.get()),
+    expect_success(activated_multiply(up, bias_view(ffn.bias, num_rows), static_cast<bool>(ffn.bias),
+                                      ffn.nonlinearity, normed_->ready(), count, out.ready(), stream_.get()),
                    "multiplying without a gate");
   }
 }

@@ -75,17 +75,17 @@ class DeviceRank {
   // Rows whose token this rank has. take_embedded: those that were copied from another rank to staging().
   void embed(const EmbeddingSpec& embedding, uint32_t count);
   void take_embedded(const RowRange& tokens, uint32_t count);
-  void multiply_qkv(const LayerSpec& layer, uint32_t count);
+  // is_captured: each sequence has one row. Some launches may then do what others do before them.
+  void multiply_qkv(const LayerSpec& layer, uint32_t count, bool is_captured);
   // The norms of queries and keys, each of all heads together. With several ranks, heads() must have them.
   void norm_heads_together(const LayerSpec& layer, uint32_t count);
-  // is_captured: each sequence has one row. Attention may then do what rotate_and_store does.
   void rotate_and_store(const LayerSpec& layer, uint32_t count, bool is_captured);
   void attend(const LayerSpec& layer, uint32_t count, bool is_captured);
   // Makes what all ranks have computed ready for a product.
   void end_attend(uint32_t count) { make_gathered_ready(*attended_, count); }
   void project(const ProjectSpec& project, uint32_t count);
   void end_project(const ProjectSpec& project, uint32_t count);
-  void ffn(const FfnSpec& ffn, uint32_t count);
+  void ffn(const FfnSpec& ffn, uint32_t count, bool is_captured);
   void end_ffn(uint32_t num_uses) { make_gathered_ready(*gated_, num_uses); }
   // Sets the rows whose logits are computed next: see DeviceLogitRows::choose.
   void choose(std::span<const HeadRow> rows, std::span<const std::optional<uint32_t>> ahead = {});
@@ -152,9 +152,14 @@ class DeviceRank {
   ExpertBias expert_bias(WeightHandle bias, size_t size) const;
   // Computes normed_ as the norm of hidden_, or as hidden_ if there is no norm.
   void norm_rows(const NormSpec& norm, uint32_t count);
+  // Rows of hidden_ whose norm the product with a matrix of this type computes for itself, if it can.
+  std::optional<NormedRows> rows_to_norm(const NormSpec& norm, TensorType type, uint32_t count,
+                                         bool is_captured);
   // Computes the input of the output matrix as the norm of the chosen rows of hidden_.
   void norm_chosen(const NormSpec& norm);
   void cap_logits(const HeadSpec& head);
+  // Nothing if there is none.
+  Global<const float> bias_view(WeightHandle bias, uint32_t size) const;
   void multiply_parts(const StackedMatrix& parts, const ReadyRows& in, uint32_t count, WeightHandle bias,
                       Epilogue epilogue, const FloatRows& out);
 

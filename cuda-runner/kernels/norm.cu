@@ -4,21 +4,16 @@
 #include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/load.h"
 #include "cuda-runner/kernels/norm.h"
+#include "cuda-runner/kernels/norm_row-inl.h"
 #include "cuda-runner/kernels/ready_rows-inl.h"
-#include "cuda-runner/kernels/warp_sums-inl.h"
 
 namespace runnel {
 namespace {
 
-// One thread for each virtual lane of the reduction (docs/numerics.md).
-constexpr uint32_t kThreads = 256;
-constexpr uint32_t kWarps = kThreads / kWarpSize;
+// One thread for each virtual lane of the reduction.
+constexpr uint32_t kThreads = kNormLanes;
 
-// Values of a row that a thread keeps in registers. What is beyond 8,192 columns is read once more.
-constexpr uint32_t kHeld = 32;
-constexpr uint32_t kHeldTogether = 8;
-
-using WarpSums = Shared<float, kWarps>;
+using WarpSums = Shared<float, kNormWarps>;
 
 // The sum of one value of each thread. All threads of the block must call it, and all get the sum. A block
 // uses the memory once.
@@ -26,53 +21,11 @@ __device__ inline float sum_of_block(float value, WarpSums& warp_sums) {
   value = tree_sum(value);
   if (lane() == 0) warp_sums[warp()] = value;
   sync_block();
-  static_assert(kWarps == 8);
-  const auto low = warp_sums.load<float4>(0);
-  const auto high = warp_sums.load<float4>(4);
-  return ((low.x + high.x) + (low.z + high.z)) + ((low.y + high.y) + (low.w + high.w));
+  return sum_of_warps(warp_sums, 0);
 }
 
-// The values threadIdx.x, threadIdx.x + 256, ... of a row: the virtual lane of the thread. All loads are
-// under way before the first value is used.
-class RowLane {
- public:
-  __device__ RowLane(const FloatRows& in, size_t first, uint32_t width)
-      : in_(in), first_(first), width_(width) {
-#pragma unroll
-    for (uint32_t begin = 0; begin < kHeld; begin += kHeldTogether) {
-      if (begin * kThreads >= width) break;
-#pragma unroll
-      for (uint32_t i = begin; i < begin + kHeldTogether; ++i)
-        held_[i] = column(i) < width ? float{in.values[first + column(i)]} : 0.0f;
-    }
-  }
-
-  // From 0, sum = add(sum, x) for the values x in order.
-  template <typename Add>
-  __device__ float sum(const Add& add) const {
-    float sum = 0.0f;
-#pragma unroll
-    for (uint32_t begin = 0; begin < kHeld; begin += kHeldTogether) {
-      if (begin * kThreads >= width_) break;
-#pragma unroll
-      for (uint32_t i = begin; i < begin + kHeldTogether; ++i)
-        if (column(i) < width_) sum = add(sum, held_[i]);
-    }
-#pragma unroll 1
-    for (uint32_t i = column(kHeld); i < width_; i += kThreads) sum = add(sum, in_.values[first_ + i]);
-    return sum;
-  }
-
- private:
-  __device__ static uint32_t column(uint32_t i) {
-    return i * kThreads + threadIdx.x;
-  }
-
-  const FloatRows& in_;
-  const size_t first_;
-  const uint32_t width_;
-  float held_[kHeld];
-};
+// Values that a thread keeps in registers.
+using ThreadLane = RowLane<32>;
 
 // What a column is multiplied by, and what is added.
 struct ColumnWeights {
@@ -92,7 +45,7 @@ struct RowNorm {
   float scale;
   bool is_centred;
 
-  __device__ RowNorm(const RowLane& row, uint32_t width, const DeviceNorm& norm)
+  __device__ RowNorm(const ThreadLane& row, uint32_t width, const DeviceNorm& norm)
       : is_centred(norm.is_centred) {
     __shared__ WarpSums sums;
     __shared__ WarpSums squares;
@@ -121,7 +74,7 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(FloatRows in, Global<con
     return column < out.width ? float{in.values[first + column]} : 0.0f;
   };
   float x = value_of(i);
-  const RowNorm row_norm(RowLane(in, first, out.width), out.width, norm);
+  const RowNorm row_norm(ThreadLane(in, first, out.width, threadIdx.x), out.width, norm);
   while (i - lane() < out.stride) {
     const uint32_t block = i - lane();
     const float y = i < out.width ? row_norm.of(x, weights) : 0.0f;
@@ -140,7 +93,7 @@ __global__ void __launch_bounds__(kThreads)
   const ColumnWeights first_weights(norm, begin, width);
   wait_for_previous();
   const size_t first = static_cast<size_t>(blockIdx.x) * in.stride;
-  const RowNorm row_norm(RowLane(in, first, width), width, norm);
+  const RowNorm row_norm(ThreadLane(in, first, width, threadIdx.x), width, norm);
   for (uint32_t i = begin; i < width; i += gridDim.y * kThreads) {
     const ColumnWeights weights = i == begin ? first_weights : ColumnWeights(norm, i, width);
     const size_t to = static_cast<size_t>(blockIdx.x) * out.stride + i;
@@ -155,7 +108,7 @@ __global__ void __launch_bounds__(kThreads)
   wait_for_previous();
   const NormedColumns columns = blockIdx.y == 0 ? queries : keys;
   const size_t first = static_cast<size_t>(blockIdx.x) * rows.stride + columns.first;
-  const RowNorm row_norm(RowLane(rows, first, columns.width), columns.width, columns.norm);
+  const RowNorm row_norm(ThreadLane(rows, first, columns.width, threadIdx.x), columns.width, columns.norm);
   for (uint32_t i = threadIdx.x; i < columns.width; i += kThreads)
     rows.values[first + i] =
         row_norm.of(rows.values[first + i], ColumnWeights(columns.norm, i, columns.width));

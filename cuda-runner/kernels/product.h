@@ -47,6 +47,14 @@ struct FloatRows {
   uint32_t stride;
 };
 
+// Rows whose norm is multiplied: y = x / sqrt(mean(x^2) + epsilon) * gain. Each block of a product computes
+// it for itself.
+struct NormedRows {
+  FloatRows rows;
+  Global<const float> gain;
+  float epsilon;
+};
+
 enum class Epilogue { kReplace, kAdd };
 
 // How products are computed. The bits are the same. kBest: by the number of rows and the size of the matrix,
@@ -69,6 +77,18 @@ cudaError_t gated_multiply(const DeviceMatrix& gate, const DeviceMatrix& up, Non
 cudaError_t activated_multiply(const DeviceMatrix& matrix, Global<const float> bias, bool has_bias,
                                Nonlinearity nonlinearity, const ReadyRows& in, uint32_t num_rows,
                                const ReadyRows& out, cudaStream_t stream);
+
+// The same for the norms of rows. The matrices must have a type and a width for which the product computes
+// them for so many rows: one or two, if the weights are quantised.
+inline constexpr uint32_t kMostNormedRows = 2;
+inline constexpr uint32_t kMostNormedColumns = 2048;  // of wider rows each block would read too much
+bool computes_norms(TensorType type, uint32_t columns, uint32_t num_rows);
+cudaError_t multiply(const DeviceMatrix& matrix, const NormedRows& in, uint32_t num_rows,
+                     Global<const float> bias, bool has_bias, const FloatRows& out, cudaStream_t stream);
+// gate and up must be of the same type.
+cudaError_t gated_multiply(const DeviceMatrix& gate, const DeviceMatrix& up, Nonlinearity nonlinearity,
+                           const NormedRows& in, uint32_t num_rows, const ReadyRows& out,
+                           cudaStream_t stream);
 
 // Load the kernels for a type of weights: see load.h.
 cudaError_t load_multiply(TensorType type);

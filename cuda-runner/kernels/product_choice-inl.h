@@ -50,13 +50,13 @@ struct SegmentShapes {
 };
 
 // Calls of with an object of the product of segments for kColumns rows of the batch at a time.
-template <TensorType kType, uint32_t kColumns, uint32_t kMatrices, typename Of>
+template <TensorType kType, uint32_t kColumns, uint32_t kMatrices, typename In, typename Of>
 cudaError_t with_segments(const DeviceMatrix& matrix, uint32_t num_rows, const Of& of) {
   using Shapes = SegmentShapes<kType, kColumns, kMatrices>;
-  using Wide = SegmentProduct<kType, kColumns, kMatrices, Shapes::kWide>;
-  using TwoWide = SegmentProduct<kType, kColumns, kMatrices, Shapes::kTwoWide>;
-  using Normal = SegmentProduct<kType, kColumns, kMatrices, Shapes::kNormal>;
-  using Small = SegmentProduct<kType, kColumns, kMatrices, Shapes::kSmall>;
+  using Wide = SegmentProduct<kType, kColumns, kMatrices, Shapes::kWide, In>;
+  using TwoWide = SegmentProduct<kType, kColumns, kMatrices, Shapes::kTwoWide, In>;
+  using Normal = SegmentProduct<kType, kColumns, kMatrices, Shapes::kNormal, In>;
+  using Small = SegmentProduct<kType, kColumns, kMatrices, Shapes::kSmall, In>;
   const uint32_t num_blocks = num_tiles(matrix) * divide_up(num_rows, kColumns);
   // A warp of a wide block has no segment if there are few.
   if (matrix.columns > 8 * kSegmentColumns) {
@@ -72,7 +72,8 @@ template <TensorType kType, uint32_t kMatrices, typename Of>
 cudaError_t with_quantised_product(const DeviceMatrix& matrix, uint32_t num_rows, ProductForm form,
                                    const Of& of) {
   // Times as for Q4_0.
-  using Segments = SegmentProduct<kType, 32, kMatrices, SegmentShapes<kType, 32, kMatrices>::kNormal>;
+  using Segments =
+      SegmentProduct<kType, 32, kMatrices, SegmentShapes<kType, 32, kMatrices>::kNormal, ReadyRows>;
   const Timed<Segments, kMatrices == 1 ? 33 : 110> segment{};
   const Timed<TileProduct<kType, kTileShape>, 188> tile{};
   const Timed<TileProduct<kType, kNarrowTileShape>, 265> narrow{};
@@ -80,21 +81,32 @@ cudaError_t with_quantised_product(const DeviceMatrix& matrix, uint32_t num_rows
   if (form == ProductForm::kTiles && has_memory_for(tile.product)) return of(tile.product);
   if (form == ProductForm::kNarrowTiles && has_memory_for(narrow.product)) return of(narrow.product);
   if (form >= ProductForm::kTiles && has_memory_for(split.product)) return of(split.product);
-  if (num_rows == 1) return with_segments<kType, 1, kMatrices>(matrix, num_rows, of);
-  if (num_rows == 2) return with_segments<kType, 2, kMatrices>(matrix, num_rows, of);
-  if (num_rows <= 8) return with_segments<kType, 8, kMatrices>(matrix, num_rows, of);
-  if (num_rows <= 16) return with_segments<kType, 16, kMatrices>(matrix, num_rows, of);
+  if (num_rows == 1) return with_segments<kType, 1, kMatrices, ReadyRows>(matrix, num_rows, of);
+  if (num_rows == 2) return with_segments<kType, 2, kMatrices, ReadyRows>(matrix, num_rows, of);
+  if (num_rows <= 8) return with_segments<kType, 8, kMatrices, ReadyRows>(matrix, num_rows, of);
+  if (num_rows <= 16) return with_segments<kType, 16, kMatrices, ReadyRows>(matrix, num_rows, of);
   const auto segments_or = [&]<typename Product>(Product product) {
     if constexpr (Product::kKind == ProductKind::kTiles)
       return of(product);
     else
-      return with_segments<kType, 32, kMatrices>(matrix, num_rows, of);
+      return with_segments<kType, 32, kMatrices, ReadyRows>(matrix, num_rows, of);
   };
   // Types whose tiles take half as many rows would read their weights twice.
   const bool reads_twice = num_rows <= 32 && split.product.kColumns < num_rows;
   if (form == ProductForm::kSegments || reads_twice || !has_memory_for(split.product))
     return segments_or(segment.product);
   return with_fastest(num_tiles(matrix) * kMatrices, num_rows, segments_or, segment, tile, narrow, split);
+}
+
+// Calls of with an object of the product that computes the norms of its rows, if computes_norms.
+template <TensorType kType, uint32_t kMatrices, typename Of>
+cudaError_t with_normed_product(const DeviceMatrix& matrix, uint32_t num_rows, const Of& of) {
+  if (!computes_norms(kType, matrix.columns, num_rows)) return cudaErrorInvalidValue;
+  if constexpr (is_quantised(kType)) {
+    return num_rows == 1 ? with_segments<kType, 1, kMatrices, NormedRows>(matrix, num_rows, of)
+                         : with_segments<kType, 2, kMatrices, NormedRows>(matrix, num_rows, of);
+  }
+  return cudaErrorInvalidValue;
 }
 
 // --- floats
@@ -158,9 +170,11 @@ cudaError_t with_float_product(const DeviceMatrix& matrix, uint32_t num_rows, Pr
 // --- both
 
 // Calls of with an object of the product that a step of num_rows rows takes. kMatrices: 2 with a gate.
-template <TensorType kType, uint32_t kMatrices, typename Of>
+template <TensorType kType, uint32_t kMatrices, typename In, typename Of>
 cudaError_t with_product(const DeviceMatrix& matrix, uint32_t num_rows, ProductForm form, const Of& of) {
-  if constexpr (is_quantised(kType)) {
+  if constexpr (std::is_same_v<In, NormedRows>) {
+    return with_normed_product<kType, kMatrices>(matrix, num_rows, of);
+  } else if constexpr (is_quantised(kType)) {
     return with_quantised_product<kType, kMatrices>(matrix, num_rows, form, of);
   } else {
     return with_float_product<kType, kMatrices>(matrix, num_rows, form, of);
@@ -175,20 +189,22 @@ cudaError_t for_all_products(const Of& of) {
     if (status == cudaSuccess && has_memory_for(product)) status = of(product);
   };
   if constexpr (is_quantised(kType)) {
-    const auto add_segments = [&]<uint32_t kColumns>(std::integral_constant<uint32_t, kColumns>) {
+    const auto add_segments = [&]<uint32_t kColumns, typename In>() {
       using Shapes = SegmentShapes<kType, kColumns, kMatrices>;
-      add(SegmentProduct<kType, kColumns, kMatrices, Shapes::kWide>());
-      add(SegmentProduct<kType, kColumns, kMatrices, Shapes::kNormal>());
+      add(SegmentProduct<kType, kColumns, kMatrices, Shapes::kWide, In>());
+      add(SegmentProduct<kType, kColumns, kMatrices, Shapes::kNormal, In>());
       if constexpr (kMatrices == 1) {
         constexpr SegmentShape kOther = Shapes::kHasDots ? Shapes::kTwoWide : Shapes::kSmall;
-        add(SegmentProduct<kType, kColumns, kMatrices, kOther>());
+        add(SegmentProduct<kType, kColumns, kMatrices, kOther, In>());
       }
     };
-    add_segments(std::integral_constant<uint32_t, 1>());
-    add_segments(std::integral_constant<uint32_t, 2>());
-    add_segments(std::integral_constant<uint32_t, 8>());
-    add_segments(std::integral_constant<uint32_t, 16>());
-    add_segments(std::integral_constant<uint32_t, 32>());
+    add_segments.template operator()<1, ReadyRows>();
+    add_segments.template operator()<2, ReadyRows>();
+    add_segments.template operator()<8, ReadyRows>();
+    add_segments.template operator()<16, ReadyRows>();
+    add_segments.template operator()<32, ReadyRows>();
+    add_segments.template operator()<1, NormedRows>();
+    add_segments.template operator()<2, NormedRows>();
     add(TileProduct<kType, kTileShape>());
     add(TileProduct<kType, kNarrowTileShape>());
     add(TileProduct<kType, kSplitTileShape>());

@@ -41,7 +41,8 @@ __global__ void __launch_bounds__(Product::kMaxThreads, kResidentBlocks<Product>
 
 template <typename Product>
 __global__ void __launch_bounds__(Product::kMaxThreads, kResidentBlocks<Product>)
-    multiply_segments_kernel(DeviceMatrix matrix, ReadyRows in, uint32_t num_rows, ProductOutput to) {
+    multiply_segments_kernel(DeviceMatrix matrix, typename Product::In in, uint32_t num_rows,
+                             ProductOutput to) {
   let_next_begin();
   auto& memory = dynamic_shared<typename Product::Memory>();
   const uint32_t first_row = blockIdx.y * Product::kColumns;
@@ -57,7 +58,7 @@ __global__ void __launch_bounds__(Product::kMaxThreads, kResidentBlocks<Product>
 template <typename Product>
 __global__ void __launch_bounds__(Product::kMaxThreads, kResidentBlocks<Product>)
     gated_multiply_segments_kernel(DeviceMatrix gate, DeviceMatrix up, Nonlinearity nonlinearity,
-                                   ReadyRows in, uint32_t num_rows, ReadyRows out) {
+                                   typename Product::In in, uint32_t num_rows, ReadyRows out) {
   let_next_begin();
   auto& memory = dynamic_shared<typename Product::Memory>();
   const uint32_t first_row = blockIdx.y * Product::kColumns;
@@ -152,20 +153,20 @@ constexpr auto gated_multiply_kernel() {
   }
 }
 
-template <TensorType kType>
-cudaError_t multiply_of(const DeviceMatrix& matrix, const ReadyRows& in, uint32_t num_rows,
-                        const ProductOutput& to, cudaStream_t stream, ProductForm form) {
-  return with_product<kType, 1>(matrix, num_rows, form, [&]<typename P>(P) {
+template <TensorType kType, typename In>
+cudaError_t multiply_of(const DeviceMatrix& matrix, const In& in, uint32_t num_rows, const ProductOutput& to,
+                        cudaStream_t stream, ProductForm form) {
+  return with_product<kType, 1, In>(matrix, num_rows, form, [&]<typename P>(P) {
     const auto config = product_config<P>(matrix, 1, num_rows, stream);
     return cudaLaunchKernelEx(&config, multiply_kernel<P>(), matrix, in, num_rows, to);
   });
 }
 
-template <TensorType kType>
+template <TensorType kType, typename In>
 cudaError_t gated_multiply_of(const DeviceMatrix& gate, const DeviceMatrix& up, Nonlinearity nonlinearity,
-                              const ReadyRows& in, uint32_t num_rows, const ReadyRows& out,
-                              cudaStream_t stream, ProductForm form) {
-  return with_product<kType, 2>(gate, num_rows, form, [&]<typename P>(P) {
+                              const In& in, uint32_t num_rows, const ReadyRows& out, cudaStream_t stream,
+                              ProductForm form) {
+  return with_product<kType, 2, In>(gate, num_rows, form, [&]<typename P>(P) {
     const auto config = product_config<P>(gate, 2, num_rows, stream);
     return cudaLaunchKernelEx(&config, gated_multiply_kernel<P>(), gate, up, nonlinearity, in, num_rows, out);
   });
@@ -185,12 +186,16 @@ cudaError_t load_gated_multiply_of() {
 
 }  // namespace runnel
 
+#define RUNNEL_PRODUCTS_OF_ROWS(type, In)                                                            \
+  template cudaError_t runnel::multiply_of<runnel::TensorType::type>(                                \
+      const DeviceMatrix&, const In&, uint32_t, const ProductOutput&, cudaStream_t, ProductForm);    \
+  template cudaError_t runnel::gated_multiply_of<runnel::TensorType::type>(                          \
+      const DeviceMatrix&, const DeviceMatrix&, Nonlinearity, const In&, uint32_t, const ReadyRows&, \
+      cudaStream_t, ProductForm);
+
 // Defines the functions of product_variants.h for a type.
-#define RUNNEL_PRODUCTS_OF(type)                                                                            \
-  template cudaError_t runnel::multiply_of<runnel::TensorType::type>(                                       \
-      const DeviceMatrix&, const ReadyRows&, uint32_t, const ProductOutput&, cudaStream_t, ProductForm);    \
-  template cudaError_t runnel::gated_multiply_of<runnel::TensorType::type>(                                 \
-      const DeviceMatrix&, const DeviceMatrix&, Nonlinearity, const ReadyRows&, uint32_t, const ReadyRows&, \
-      cudaStream_t, ProductForm);                                                                           \
-  template cudaError_t runnel::load_multiply_of<runnel::TensorType::type>();                                \
+#define RUNNEL_PRODUCTS_OF(type)                                             \
+  RUNNEL_PRODUCTS_OF_ROWS(type, ReadyRows)                                   \
+  RUNNEL_PRODUCTS_OF_ROWS(type, NormedRows)                                  \
+  template cudaError_t runnel::load_multiply_of<runnel::TensorType::type>(); \
   template cudaError_t runnel::load_gated_multiply_of<runnel::TensorType::type>();

@@ -42,14 +42,15 @@ struct BlockTiles {
 // through rings of each warp (kSegments); several tiles and many rows (kTiles).
 enum class ProductKind { kVectors, kSegments, kTiles };
 
-template <TensorType kType>
-cudaError_t multiply_of(const DeviceMatrix& matrix, const ReadyRows& in, uint32_t num_rows,
-                        const ProductOutput& to, cudaStream_t stream, ProductForm form);
+// In: ReadyRows, or NormedRows, which are multiplied if computes_norms; then form is kBest.
+template <TensorType kType, typename In>
+cudaError_t multiply_of(const DeviceMatrix& matrix, const In& in, uint32_t num_rows, const ProductOutput& to,
+                        cudaStream_t stream, ProductForm form);
 // gate and up must be of the type.
-template <TensorType kType>
+template <TensorType kType, typename In>
 cudaError_t gated_multiply_of(const DeviceMatrix& gate, const DeviceMatrix& up, Nonlinearity nonlinearity,
-                              const ReadyRows& in, uint32_t num_rows, const ReadyRows& out,
-                              cudaStream_t stream, ProductForm form);
+                              const In& in, uint32_t num_rows, const ReadyRows& out, cudaStream_t stream,
+                              ProductForm form);
 template <TensorType kType>
 cudaError_t load_multiply_of();
 template <TensorType kType>

@@ -39,11 +39,22 @@ __device__ inline void store_ready_block(const ReadyRows& rows, uint32_t row, ui
 inline constexpr uint32_t kQuarterLanes = 8;  // lanes that store a block of a row
 inline constexpr uint32_t kQuarterColumns = kBlockColumns / kQuarterLanes;  // of each of them
 
-// The same for four rows at a time, with the chains of shuffles and divisions of one: lanes 8 i to 8 i + 7
-// write a block of their own row, each with the values of columns first_column + 4 (lane() % 8) to that + 3.
-// All lanes of a warp must call it; rows that are not there are not stored.
-__device__ inline void store_ready_quarters(const ReadyRows& rows, bool is_there, uint32_t row,
-                                            uint32_t first_column, const float (&values)[kQuarterColumns]) {
+// A lane's part of a block that eight lanes make ready.
+struct ReadyQuarter {
+  uint32_t bytes;  // of columns 4 (lane() % 8) to that + 3, from byte ready_byte of the first on
+  float scale;
+  int32_t sum;        // of the bytes of this half of the block
+  int32_t other_sum;  // of those of the other half; the first lane has them in the order of ReadyRows
+
+  __device__ float scaled_sum() const { return scale * static_cast<float>(sum + other_sum); }
+  __device__ int32_t half_sums() const {
+    return (sum & 0xffff) | static_cast<int32_t>(static_cast<uint32_t>(other_sum) << 16);
+  }
+};
+
+// Four blocks at a time, with the chains of shuffles and divisions of one: lanes 8 i to 8 i + 7 have one,
+// each the values of columns 4 (lane() % 8) to that + 3. All lanes of a warp must call it.
+__device__ inline ReadyQuarter ready_quarter(const float (&values)[kQuarterColumns]) {
   uint32_t largest_bits = 0;
   for (const float value : values) {
     const auto bits = std::bit_cast<uint32_t>(std::fabs(value));
@@ -66,16 +77,24 @@ __device__ inline void store_ready_quarters(const ReadyRows& rows, bool is_there
   }
   for (uint32_t mask = kQuarterLanes / 4; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
   const int32_t other_sum = shuffle_xor(sum, kQuarterLanes / 2);
+  return {bytes, scale, sum, other_sum};
+}
+
+// The same as store_ready_block for four rows at a time, with a block for each eight lanes (ready_quarter),
+// which begins at first_column. Rows that are not there are not stored.
+__device__ inline void store_ready_quarters(const ReadyRows& rows, bool is_there, uint32_t row,
+                                            uint32_t first_column, const float (&values)[kQuarterColumns]) {
+  const ReadyQuarter quarter = ready_quarter(values);
   if (!is_there) return;
   const uint32_t column = kQuarterColumns * (lane() % kQuarterLanes);
   const size_t block = rows.block_index(first_column / kBlockColumns, row);
   rows.values.store<float4>(static_cast<size_t>(row) * rows.stride + first_column + column,
                             float4{values[0], values[1], values[2], values[3]});
-  rows.quants.store<uint32_t>(block * kBlockColumns + ready_byte(column), bytes);
+  rows.quants.store<uint32_t>(block * kBlockColumns + ready_byte(column), quarter.bytes);
   if (column != 0) return;
-  rows.scales[block] = scale;
-  rows.scaled_sums[block] = scale * static_cast<float>(sum + other_sum);
-  rows.half_sums[block] = (sum & 0xffff) | static_cast<int32_t>(static_cast<uint32_t>(other_sum) << 16);
+  rows.scales[block] = quarter.scale;
+  rows.scaled_sums[block] = quarter.scaled_sum();
+  rows.half_sums[block] = quarter.half_sums();
 }
 
 }  // namespace runnel

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda-runner/kernels/dot_blocks-inl.h"
 #include "cuda-runner/kernels/mma_blocks-inl.h"
+#include "cuda-runner/kernels/normed_blocks-inl.h"
 #include "cuda-runner/kernels/product_variants.h"
 
 namespace runnel {
@@ -23,15 +25,19 @@ struct SegmentShape {
 };
 
 // kColumns: rows of the batch; 1 and 2 are multiplied by dot products, 8 and more by tensor cores. kMatrices:
-// 2 computes the products of two matrices of the same shape, which share the rows of the batch.
-template <TensorType kType, uint32_t kColumnsOf, uint32_t kMatricesOf, SegmentShape kShape>
+// 2 computes the products of two matrices of the same shape, which share the rows of the batch. In:
+// ReadyRows, or NormedRows with dot products.
+template <TensorType kType, uint32_t kColumnsOf, uint32_t kMatricesOf, SegmentShape kShape, typename InOf>
 struct SegmentProduct {
+  using In = InOf;
   static constexpr ProductKind kKind = ProductKind::kSegments;
   static constexpr uint32_t kColumns = kColumnsOf;
   static constexpr uint32_t kMatrices = kMatricesOf;
   static constexpr uint32_t kWarps = kShape.warps;
   static constexpr uint32_t kTiles = kMatrices;  // of a block
   static constexpr bool kHasDots = kColumns < kGroupRows;
+  static constexpr bool kIsNormed = std::is_same_v<In, NormedRows>;
+  static_assert(kHasDots || !kIsNormed);
   static constexpr uint32_t kGroups = kHasDots ? 1 : kColumns / kGroupRows;
   static constexpr uint32_t kMaxThreads = kWarps * kWarpSize;
   static constexpr uint32_t kMinBlocks = kShape.blocks;
@@ -55,11 +61,15 @@ struct SegmentProduct {
   static constexpr uint32_t kOwners = std::min(kPassColumns, kWarps);   // warps that have results
   static constexpr uint32_t kOwned = kColumns / kOwners;                // results of a thread
 
+  // Normed rows are whole in the block's memory, others pass through the rings with the weights.
+  using Normed = NormedBlocks<kType, kColumns>;
+  static constexpr uint32_t kNormedWords = kIsNormed ? Normed::kWords : 0;
+
   // Words of the ring of a warp.
-  static constexpr uint32_t kRingWords = kShape.kib * 256 / kWarps - kPartials;
+  static constexpr uint32_t kRingWords = (kShape.kib * 256 - kNormedWords) / kWarps - kPartials;
   template <uint32_t kCount>
-  static constexpr uint32_t kWordsOf =
-      kMatrices* StagedLayout<kType, kCount>::kWords + RowsLayout<kType, kColumns, kCount>::kWords;
+  static constexpr uint32_t kWordsOf = kMatrices* StagedLayout<kType, kCount>::kWords +
+                                       (kIsNormed ? 0 : RowsLayout<kType, kColumns, kCount>::kWords);
   // Each stage costs instructions, so a stage has as many blocks as leave room for one that is used and one
   // or two on their way: one for two matrices, which are twice the bytes.
   static constexpr uint32_t kLeastStages = kMatrices == 1 ? 3 : 2;
@@ -72,23 +82,25 @@ struct SegmentProduct {
   static constexpr uint32_t kStageWords = kWordsOf<kBlocks>;
   static constexpr uint32_t kStages = std::min(6u, kRingWords / kStageWords);
   static_assert(kStages >= kLeastStages);
+  static constexpr uint32_t kNormedAt = kWarps * kStages * kStageWords;
+  static constexpr uint32_t kMemoryWords = kNormedAt + kNormedWords;
 
   struct Memory {
-    static constexpr uint32_t kBytes = 4 * kWarps * (kStages * kStageWords + kPartials);
-    Shared<uint32_t, kWarps * kStages * kStageWords> ring;
+    static constexpr uint32_t kBytes = 4 * (kMemoryWords + kWarps * kPartials);
+    Shared<uint32_t, kMemoryWords> words;  // the rings, then normed rows
     Shared<float, kWarps * kPartials> partials;
   };
 
-  // The blocks of the matrices that a warp takes, in order, with the rows of the batch.
+  // The blocks of the matrices that a warp takes, in order, with the ready rows of the batch.
   class Cursor {
    public:
-    __device__ Cursor(const DeviceMatrix& first, const DeviceMatrix& second, uint32_t tile,
-                      const ReadyRows& in, uint32_t first_row)
+    __device__ Cursor(const DeviceMatrix& first, const DeviceMatrix& second, uint32_t tile, const In& in,
+                      uint32_t first_row)
         : num_blocks_(first.columns / kBlockColumns), block_(warp() * kSegmentBlocks) {
       if (is_at_end()) return;
       weights_[0].seek(first, tile, block_);
       if constexpr (kMatrices > 1) weights_[1].seek(second, tile, block_);
-      rows_.seek(in, first_row, block_, lane());
+      if constexpr (!kIsNormed) rows_.seek(in, first_row, block_, lane());
     }
     __device__ bool is_at_end() const { return block_ >= num_blocks_; }
 
@@ -104,12 +116,12 @@ struct SegmentProduct {
     __device__ void advance() {
       block_ += kBlocks;
       for (auto& each : weights_) each.advance(kBlocks);
-      rows_.advance(kBlocks);
+      if constexpr (!kIsNormed) rows_.advance(kBlocks);
       if (block_ % kSegmentBlocks != 0) return;
       const uint32_t others = num_warps() - 1;
       block_ += others * kSegmentBlocks;
       for (auto& each : weights_) each.skip_segments(others);
-      rows_.advance(others * kSegmentBlocks);
+      if constexpr (!kIsNormed) rows_.advance(others * kSegmentBlocks);
     }
 
    private:
@@ -119,7 +131,8 @@ struct SegmentProduct {
       const bool begins_segment = block_ % kSegmentBlocks == 0;
       for (uint32_t m = 0; kHasWeights && m < kMatrices; ++m)
         weights_[m].template copy<kIsWhole>(begins_segment, num_blocks, memory, to + m * Weights::kWords);
-      if (kHasRows) rows_.template copy<kIsWhole>(num_blocks, lane(), memory, to + kRowsAt);
+      if constexpr (kHasRows && !kIsNormed)
+        rows_.template copy<kIsWhole>(num_blocks, lane(), memory, to + kRowsAt);
     }
 
     const uint32_t num_blocks_;
@@ -134,13 +147,13 @@ struct SegmentProduct {
       // Weights need not wait for the launch before this one.
       size_t to = begin_;
       for (uint32_t stage = 0; stage + 1 < kStages && !cursor.is_at_end(); ++stage, to += kStageWords) {
-        cursor.template copy<true, false>(memory_.ring, to);
+        cursor.template copy<true, false>(memory_.words, to);
         cursor.advance();
       }
       wait_for_previous();
       for (uint32_t stage = 0; stage + 1 < kStages; ++stage, free_ += kStageWords) {
         if (!cursor_.is_at_end()) {
-          cursor_.template copy<false, true>(memory_.ring, free_);
+          cursor_.template copy<false, true>(memory_.words, free_);
           cursor_.advance();
         }
         commit_copies();
@@ -153,7 +166,7 @@ struct SegmentProduct {
       wait_copies<kStages - 2>();
       sync_warp();
       if (!cursor_.is_at_end()) {
-        cursor_.template copy<true, true>(memory_.ring, free_);
+        cursor_.template copy<true, true>(memory_.words, free_);
         cursor_.advance();
       }
       commit_copies();
@@ -182,9 +195,11 @@ struct SegmentProduct {
   // totals[m][j] is the product of row lane() of matrix m's tile and the batch's row
   // first_row + warp() + kOwners j, in the first kOwners warps. All threads of the block must call it.
   __device__ static void compute(const DeviceMatrix& first, const DeviceMatrix& second, uint32_t tile,
-                                 const ReadyRows& in, uint32_t first_row, Memory& memory,
+                                 const In& in, uint32_t first_row, Memory& memory,
                                  float (&totals)[kMatrices][kOwned]) {
     Ring ring(Cursor(first, second, tile, in, first_row), memory);
+    if constexpr (kIsNormed)
+      Normed::store(in, first.columns, num_warps(), memory.words, kNormedAt, memory.partials);
     const Places places;
     const uint32_t num_blocks = first.columns / kBlockColumns;
     const uint32_t num_segments = (num_blocks + kSegmentBlocks - 1) / kSegmentBlocks;
@@ -201,7 +216,8 @@ struct SegmentProduct {
         const size_t stage = ring.take();
 #pragma unroll
         for (uint32_t b = 0; b < kBlocks; ++b)
-          if (block + b < end) add_block(places, memory, stage, b, b == 0 && block == begin, scales, sums);
+          if (block + b < end)
+            add_block(places, memory, stage, b, block, b == 0 && block == begin, scales, sums);
       }
 #pragma unroll
       for (uint32_t m = 0; m < kMatrices; ++m)
@@ -215,16 +231,22 @@ struct SegmentProduct {
     RowsPlace<Rows> rows{kRowsAt, 0};
   };
 
+  // Block b of a stage whose first one is block `block` of the matrices.
   __device__ static void add_block(const Places& places, Memory& memory, size_t stage, uint32_t b,
-                                   bool begins_segment, SegmentScales (&segments)[kMatrices],
+                                   uint32_t block, bool begins_segment, SegmentScales (&segments)[kMatrices],
                                    Sums (&sums)[kMatrices]) {
     if constexpr (kHasDots) {
       RowBlock rows[kColumns];
-      for (uint32_t n = 0; n < kColumns; ++n) rows[n] = row_block(memory, stage + kRowsAt, b, n);
+      for (uint32_t n = 0; n < kColumns; ++n) {
+        if constexpr (kIsNormed)
+          rows[n] = row_block<typename Normed::Layout>(memory, kNormedAt, block + b, n);
+        else
+          rows[n] = row_block<Rows>(memory, stage + kRowsAt, b, n);
+      }
       for (uint32_t m = 0; m < kMatrices; ++m) {
-        using Block = StagedBlock<kType, kBlocks, kWarps * kStages * kStageWords>;
-        const Block block(memory.ring, stage + m * Weights::kWords, b);
-        const QuantBlockView<kType, Block> weights(block, lane());
+        using Block = StagedBlock<kType, kBlocks, kMemoryWords>;
+        const Block staged(memory.words, stage + m * Weights::kWords, b);
+        const QuantBlockView<kType, Block> weights(staged, lane());
         uint32_t codes[8];
         weights.load_codes(codes);
         if (!QuantTileLayout<kType>::kHasSubScales || begins_segment) {
@@ -239,21 +261,22 @@ struct SegmentProduct {
       TileFragment<kType> weights[kMatrices];
       for (uint32_t m = 0; m < kMatrices; ++m)
         weights[m] =
-            places.weights.load(memory.ring, stage + m * Weights::kWords, b, begins_segment, segments[m]);
+            places.weights.load(memory.words, stage + m * Weights::kWords, b, begins_segment, segments[m]);
       for (uint32_t group = 0; group < kGroups; ++group) {
-        const RowsFragment rows = places.rows.load(memory.ring, stage, b, group * kGroupRows);
+        const RowsFragment rows = places.rows.load(memory.words, stage, b, group * kGroupRows);
         for (uint32_t m = 0; m < kMatrices; ++m) add_products(weights[m], rows, sums[m][group]);
       }
     }
   }
   // Row n of block b of the rows that begin at word `rows`, for dot products.
+  template <typename Layout>
   __device__ static RowBlock row_block(Memory& memory, size_t rows, uint32_t b, uint32_t n) {
     RowBlock x;
-    x.first = memory.ring.template load<uint4>(Rows::bytes(rows, b) + 8 * n);
-    x.second = memory.ring.template load<uint4>(Rows::bytes(rows, b) + 8 * n + 4);
-    x.scale = memory.ring.template load<float>(Rows::scales(rows, b) + n);
-    if constexpr (Rows::kHasExtra) {
-      const uint32_t extra = memory.ring[Rows::extra(rows, b) + n];
+    x.first = memory.words.template load<uint4>(Layout::bytes(rows, b) + 8 * n);
+    x.second = memory.words.template load<uint4>(Layout::bytes(rows, b) + 8 * n + 4);
+    x.scale = memory.words.template load<float>(Layout::scales(rows, b) + n);
+    if constexpr (Layout::kHasExtra) {
+      const uint32_t extra = memory.words[Layout::extra(rows, b) + n];
       x.half_sums = static_cast<int32_t>(extra);
       x.scaled_sum = std::bit_cast<float>(extra);
     }

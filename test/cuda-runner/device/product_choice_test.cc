@@ -32,10 +32,11 @@ template <TensorType kType, uint32_t kMatrices>
 BlockShape chosen(uint32_t num_tiles, uint32_t num_rows, uint32_t columns = 1024) {
   const DeviceMatrix matrix{kType, num_tiles * kWarpTileRows, columns, {}, {}};
   BlockShape shape{};
-  require_success(with_product<kType, kMatrices>(matrix, num_rows, ProductForm::kBest, [&]<typename P>(P) {
-    if constexpr (P::kKind != ProductKind::kVectors) shape = block_shape<P>();
-    return cudaSuccess;
-  }));
+  require_success(
+      with_product<kType, kMatrices, ReadyRows>(matrix, num_rows, ProductForm::kBest, [&]<typename P>(P) {
+        if constexpr (P::kKind != ProductKind::kVectors) shape = block_shape<P>();
+        return cudaSuccess;
+      }));
   return shape;
 }
 

@@ -65,14 +65,16 @@ class Steps {
   TemporaryFile file_;
 };
 
-TEST_CASE("step costs: a layer of a decode step takes no more than 7 launches, and what is around them 4") {
-  for (const uint32_t num_rows : {1u, 9u, 70u}) {
+TEST_CASE(
+    "step costs: a layer of a decode step takes no more than 7 launches, 5 with one or two rows, and what is "
+    "around them 4") {
+  for (const auto& [num_rows, most] : {std::pair{1u, 5u}, {2u, 5u}, {9u, 7u}, {70u, 7u}}) {
     CAPTURE(num_rows);
     // Heads of 32 values, as attention makes ready itself.
     const uint64_t two_layers = Steps({.num_layers = 2, .hidden = 128}).counts(num_rows, "").launches;
     const uint64_t three_layers = Steps({.num_layers = 3, .hidden = 128}).counts(num_rows, "").launches;
     const uint64_t layer = three_layers - two_layers;
-    CHECK(layer <= 7);
+    CHECK(layer <= most);
     CHECK(two_layers - 2 * layer <= 4);  // embeddings, angles, and the norm and the product of the head
   }
 }
@@ -91,9 +93,12 @@ TEST_CASE("step costs: products load each weight once, and lanes do not wait for
       const uint64_t loads = is_quantised(type) ? groups : std::max(1u, num_rows / 8);
       CAPTURE(num_rows);
       const emulator::Counts counts = steps.counts(num_rows, kProducts);
+      // A block that computes the norm of its rows reads the gain too: one for each 32 columns of queries,
+      // keys and values, and of the gated rows.
+      const uint64_t gains = computes_norms(type, 256, num_rows) ? (512 + 512) / 32 * 256 * sizeof(float) : 0;
       CHECK(counts.constant_bytes >= stored);
-      CHECK(counts.constant_bytes <= loads * stored);
-      CHECK(32 * counts.constant_sectors <= loads * stored);
+      CHECK(counts.constant_bytes <= loads * stored + gains);
+      CHECK(32 * counts.constant_sectors <= loads * stored + gains);
       CHECK(counts.shared_turns == counts.least_shared_turns);
     }
   }
