@@ -40,7 +40,7 @@ FORMS = {'Vector', 'Segment', 'FloatTile', 'Tile'}
 
 FUNCTION = re.compile(r'Function : (\S+)')
 ARCHITECTURE = re.compile(r'arch = (sm_\d+)')
-INSTRUCTION = re.compile(r'^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\S+\s+)?([A-Z][A-Z0-9_.]*)')
+INSTRUCTION = re.compile(r'^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\S+\s+)?([A-Z][A-Z0-9_.]*)', re.MULTILINE)
 JUMP = re.compile(r'/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\S+\s+)?BRA\S*\s.*?0x([0-9a-f]+)')
 KERNEL = re.compile(r'(grouped_)?(gated_)?multiply_(?:(?:vectors|segments|tiles)_)?kernelINS_\d+(Vector|Segment|FloatTile|Tile)ProductI'
                     r'LNS_10TensorTypeE(\d+)E(?:XtlNS_9TileShapeE)?Lj(\d+)(?:ELj(\d+))?')
@@ -48,31 +48,26 @@ KERNEL = re.compile(r'(grouped_)?(gated_)?multiply_(?:(?:vectors|segments|tiles)
 # read little.
 OTHER_READERS = re.compile(
     r'\d(expert_gated_multiply|add_expert_output|embed|norm|add_normed|norm_columns|attend_rows|attend_tiles|rope_store)_kernel')
+CONSTANT_LOAD = '.CONSTANT'
 BRANCHES = ('BRA', 'BRX', 'BSYNC', 'CALL', 'RET', 'EXIT')
 
 
 def kernels(cuobjdump, path):
-    """(architecture, name, [(address, operation)], [(address of a jump, its target)]) of each kernel of the object."""
+    """(architecture, name, its code as text) of each kernel of the object."""
     command = [cuobjdump, '-sass', path]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    architecture, found = None, []
-    for line in text.splitlines():
-        if match := ARCHITECTURE.search(line):
-            architecture = match[1]
-        elif match := FUNCTION.search(line):
-            found.append((architecture, match[1], [], []))
-        elif match := INSTRUCTION.match(line):
-            found[-1][2].append((int(line.split('*')[1], 16), match[1]))
-            if jump := JUMP.search(line):
-                found[-1][3].append((int(jump[1], 16), int(jump[2], 16)))
-    return found
+    functions = list(FUNCTION.finditer(text))
+    architectures = list(ARCHITECTURE.finditer(text))
+    for function, end in zip(functions, [each.start() for each in functions[1:]] + [len(text)]):
+        architecture = [each[1] for each in architectures if each.start() < function.start()][-1]
+        yield architecture, function[1], text[function.end():end]
 
 
 def most_loads_before_use(operations):
     """The largest number of loads of weights before a use of one."""
     most, count = 0, 0
     for operation in operations:
-        if operation.startswith('LDG') and '.CONSTANT' in operation:
+        if operation.startswith('LDG') and CONSTANT_LOAD in operation:
             count += '.128' in operation
         elif operation.startswith('FFMA') or operation.startswith(BRANCHES):
             if operation.startswith('FFMA'):
@@ -81,10 +76,13 @@ def most_loads_before_use(operations):
     return most
 
 
-def instructions_an(wanted, instructions, jumps):
+def instructions_an(wanted, code):
     """Of the shortest loop that has asynchronous copies and this operation. Nothing if there is none."""
+    instructions = [(int(match[1], 16), match[2]) for match in INSTRUCTION.finditer(code)]
     ratios = []
-    for at, target in jumps:
+    for at, target in ((int(match[1], 16), int(match[2], 16)) for match in JUMP.finditer(code)):
+        if target > at:
+            continue
         loop = [operation for address, operation in instructions if target <= address <= at]
         count = sum(operation.startswith(wanted) for operation in loop)
         if count and any(operation.startswith('LDGSTS') for operation in loop):
@@ -92,27 +90,26 @@ def instructions_an(wanted, instructions, jumps):
     return min(ratios)[1] if ratios else None
 
 
-def fault_of(match, architecture, instructions, jumps):
+def fault_of(match, architecture, code):
     """What is wrong with a product's kernel, or nothing."""
     grouped, gated, form, weight_type, rows, more_rows = match.groups()
-    operations = [operation for _, operation in instructions]
     if form == 'Vector':
         if weight_type not in FLOATS:
             return 'only float weights are loaded to registers'
         wanted = (WANTED_GATED if gated else WANTED)[rows]
-        found = most_loads_before_use(operations)
+        found = most_loads_before_use(match[2] for match in INSTRUCTION.finditer(code))
         return '' if found >= wanted else f'{found} loads of weights before their first use, at least {wanted} are wanted'
     # Those of experts load their biases.
-    if not grouped and any(operation.startswith('LDG') and '.CONSTANT' in operation for operation in operations):
+    if not grouped and CONSTANT_LOAD in code:
         return 'weights are loaded to registers'
-    if not any(operation.startswith('LDGSTS') for operation in operations):
+    if 'LDGSTS' not in code:
         return 'there are no asynchronous copies'
     wanted = 'FFMA' if form == 'FloatTile' else 'IMMA'
     of_floats = MOST_OF_FLOATS_FOR_120 if architecture == 'sm_120' else MOST_OF_FLOATS
     most = of_floats[rows, more_rows] if wanted == 'FFMA' else MOST.get((form, rows, more_rows))
     if wanted == 'IMMA' and weight_type != Q4_0 or most is None:
         return ''
-    found = instructions_an(wanted, instructions, jumps)
+    found = instructions_an(wanted, code)
     if found is None:
         return f'there is no loop with an {wanted}'
     return '' if found <= most else f'{found:.2f} instructions for each {wanted}, at most {most} are wanted'
@@ -121,13 +118,13 @@ def fault_of(match, architecture, instructions, jumps):
 def main(cuobjdump, paths):
     seen, is_good = set(), True
     for path in paths:
-        for architecture, name, instructions, jumps in kernels(cuobjdump, path):
+        for architecture, name, code in kernels(cuobjdump, path):
             fault = ''
             if match := KERNEL.search(name):
                 seen.add((architecture, match[3]))
-                fault = fault_of(match, architecture, instructions, jumps)
+                fault = fault_of(match, architecture, code)
             elif not OTHER_READERS.search(name):
-                count = sum('.CONSTANT' in operation for _, operation in instructions)
+                count = code.count(CONSTANT_LOAD)
                 fault = f'{count} loads by the read-only path, which is for weights and lists' if count else ''
             if fault:
                 print(f'FAIL {architecture} {name}: {fault}')
