@@ -21,7 +21,8 @@ const WRITE_MODEL =
  * that one which ends the process does not take the others with it.
  */
 export const DEVICE_TEST_FILES: readonly string[] = [
-  ...['golden_models', 'model', 'checkpoint', 'product', 'attend', 'experts', 'norm', 'embed', 'feed'],
+  ...['golden_models', 'model', 'checkpoint', 'product', 'normed_product'],
+  ...['attend', 'experts', 'norm', 'embed', 'feed'],
   ...['make_ready', 'rope_angles', 'rope_store', 'soft_cap', 'device_sampler', 'device_weights'],
   ...['device_weight_upload', 'device_defaults', 'attend_plan', 'step_ahead', 'packing_threads'],
   ...['kernel_bench', 'device_experts'],
