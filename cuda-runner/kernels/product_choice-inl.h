@@ -49,17 +49,19 @@ struct SegmentShapes {
       kHasDots || kIsPair ? kSmall : SegmentShape{.warps = 8, .blocks = kIsLargest ? 1u : 2u, .kib = 99};
 };
 
+// With more, a wide block has a segment for each of its warps.
+inline constexpr uint32_t kMostNarrowColumns = 8 * kSegmentColumns;
+
 // Calls of with an object of the product of segments for kColumns rows of the batch at a time.
-template <TensorType kType, uint32_t kColumns, uint32_t kMatrices, typename In, typename Of>
+template <TensorType kType, uint32_t kColumns, uint32_t kMatrices, typename Of>
 cudaError_t with_segments(const DeviceMatrix& matrix, uint32_t num_rows, const Of& of) {
   using Shapes = SegmentShapes<kType, kColumns, kMatrices>;
-  using Wide = SegmentProduct<kType, kColumns, kMatrices, Shapes::kWide, In>;
-  using TwoWide = SegmentProduct<kType, kColumns, kMatrices, Shapes::kTwoWide, In>;
-  using Normal = SegmentProduct<kType, kColumns, kMatrices, Shapes::kNormal, In>;
-  using Small = SegmentProduct<kType, kColumns, kMatrices, Shapes::kSmall, In>;
+  using Wide = SegmentProduct<kType, kColumns, kMatrices, Shapes::kWide>;
+  using TwoWide = SegmentProduct<kType, kColumns, kMatrices, Shapes::kTwoWide>;
+  using Normal = SegmentProduct<kType, kColumns, kMatrices, Shapes::kNormal>;
+  using Small = SegmentProduct<kType, kColumns, kMatrices, Shapes::kSmall>;
   const uint32_t num_blocks = num_tiles(matrix) * divide_up(num_rows, kColumns);
-  // A warp of a wide block has no segment if there are few.
-  if (matrix.columns > 8 * kSegmentColumns) {
+  if (matrix.columns > kMostNarrowColumns) {
     if (num_blocks <= num_multiprocessors() && has_memory_for(Wide())) return of(Wide());
     // With dot products all blocks at once are worth the smaller memory.
     if constexpr (Shapes::kHasDots && !Shapes::kIsPair)
@@ -72,8 +74,7 @@ template <TensorType kType, uint32_t kMatrices, typename Of>
 cudaError_t with_quantised_product(const DeviceMatrix& matrix, uint32_t num_rows, ProductForm form,
                                    const Of& of) {
   // Times as for Q4_0.
-  using Segments =
-      SegmentProduct<kType, 32, kMatrices, SegmentShapes<kType, 32, kMatrices>::kNormal, ReadyRows>;
+  using Segments = SegmentProduct<kType, 32, kMatrices, SegmentShapes<kType, 32, kMatrices>::kNormal>;
   const Timed<Segments, kMatrices == 1 ? 33 : 110> segment{};
   const Timed<TileProduct<kType, kTileShape>, 188> tile{};
   const Timed<TileProduct<kType, kNarrowTileShape>, 265> narrow{};
@@ -81,15 +82,15 @@ cudaError_t with_quantised_product(const DeviceMatrix& matrix, uint32_t num_rows
   if (form == ProductForm::kTiles && has_memory_for(tile.product)) return of(tile.product);
   if (form == ProductForm::kNarrowTiles && has_memory_for(narrow.product)) return of(narrow.product);
   if (form >= ProductForm::kTiles && has_memory_for(split.product)) return of(split.product);
-  if (num_rows == 1) return with_segments<kType, 1, kMatrices, ReadyRows>(matrix, num_rows, of);
-  if (num_rows == 2) return with_segments<kType, 2, kMatrices, ReadyRows>(matrix, num_rows, of);
-  if (num_rows <= 8) return with_segments<kType, 8, kMatrices, ReadyRows>(matrix, num_rows, of);
-  if (num_rows <= 16) return with_segments<kType, 16, kMatrices, ReadyRows>(matrix, num_rows, of);
+  if (num_rows == 1) return with_segments<kType, 1, kMatrices>(matrix, num_rows, of);
+  if (num_rows == 2) return with_segments<kType, 2, kMatrices>(matrix, num_rows, of);
+  if (num_rows <= 8) return with_segments<kType, 8, kMatrices>(matrix, num_rows, of);
+  if (num_rows <= 16) return with_segments<kType, 16, kMatrices>(matrix, num_rows, of);
   const auto segments_or = [&]<typename Product>(Product product) {
     if constexpr (Product::kKind == ProductKind::kTiles)
       return of(product);
     else
-      return with_segments<kType, 32, kMatrices, ReadyRows>(matrix, num_rows, of);
+      return with_segments<kType, 32, kMatrices>(matrix, num_rows, of);
   };
   // Types whose tiles take half as many rows would read their weights twice.
   const bool reads_twice = num_rows <= 32 && split.product.kColumns < num_rows;
@@ -98,13 +99,19 @@ cudaError_t with_quantised_product(const DeviceMatrix& matrix, uint32_t num_rows
   return with_fastest(num_tiles(matrix) * kMatrices, num_rows, segments_or, segment, tile, narrow, split);
 }
 
-// Calls of with an object of the product that computes the norms of its rows, if computes_norms.
+// The product that computes the norms of its rows. They are so short that no other form is taken for them.
+template <TensorType kType, uint32_t kColumns, uint32_t kMatrices>
+using NormedProduct = SegmentProduct<kType, kColumns, kMatrices,
+                                     SegmentShapes<kType, kColumns, kMatrices>::kNormal, NormedRows>;
+static_assert(kMostNormedColumns <= kMostNarrowColumns);
+
+// Calls of with an object of it, if computes_norms.
 template <TensorType kType, uint32_t kMatrices, typename Of>
 cudaError_t with_normed_product(const DeviceMatrix& matrix, uint32_t num_rows, const Of& of) {
-  if (!computes_norms(kType, matrix.columns, num_rows)) return cudaErrorInvalidValue;
   if constexpr (is_quantised(kType)) {
-    return num_rows == 1 ? with_segments<kType, 1, kMatrices, NormedRows>(matrix, num_rows, of)
-                         : with_segments<kType, 2, kMatrices, NormedRows>(matrix, num_rows, of);
+    if (computes_norms(kType, matrix.columns, num_rows))
+      return num_rows == 1 ? of(NormedProduct<kType, 1, kMatrices>())
+                           : of(NormedProduct<kType, 2, kMatrices>());
   }
   return cudaErrorInvalidValue;
 }
@@ -189,22 +196,22 @@ cudaError_t for_all_products(const Of& of) {
     if (status == cudaSuccess && has_memory_for(product)) status = of(product);
   };
   if constexpr (is_quantised(kType)) {
-    const auto add_segments = [&]<uint32_t kColumns, typename In>() {
+    const auto add_segments = [&]<uint32_t kColumns>(std::integral_constant<uint32_t, kColumns>) {
       using Shapes = SegmentShapes<kType, kColumns, kMatrices>;
-      add(SegmentProduct<kType, kColumns, kMatrices, Shapes::kWide, In>());
-      add(SegmentProduct<kType, kColumns, kMatrices, Shapes::kNormal, In>());
+      add(SegmentProduct<kType, kColumns, kMatrices, Shapes::kWide>());
+      add(SegmentProduct<kType, kColumns, kMatrices, Shapes::kNormal>());
       if constexpr (kMatrices == 1) {
         constexpr SegmentShape kOther = Shapes::kHasDots ? Shapes::kTwoWide : Shapes::kSmall;
-        add(SegmentProduct<kType, kColumns, kMatrices, kOther, In>());
+        add(SegmentProduct<kType, kColumns, kMatrices, kOther>());
       }
     };
-    add_segments.template operator()<1, ReadyRows>();
-    add_segments.template operator()<2, ReadyRows>();
-    add_segments.template operator()<8, ReadyRows>();
-    add_segments.template operator()<16, ReadyRows>();
-    add_segments.template operator()<32, ReadyRows>();
-    add_segments.template operator()<1, NormedRows>();
-    add_segments.template operator()<2, NormedRows>();
+    add_segments(std::integral_constant<uint32_t, 1>());
+    add_segments(std::integral_constant<uint32_t, 2>());
+    add_segments(std::integral_constant<uint32_t, 8>());
+    add_segments(std::integral_constant<uint32_t, 16>());
+    add_segments(std::integral_constant<uint32_t, 32>());
+    add(NormedProduct<kType, 1, kMatrices>());
+    add(NormedProduct<kType, 2, kMatrices>());
     add(TileProduct<kType, kTileShape>());
     add(TileProduct<kType, kNarrowTileShape>());
     add(TileProduct<kType, kSplitTileShape>());

@@ -27,7 +27,8 @@ struct SegmentShape {
 // kColumns: rows of the batch; 1 and 2 are multiplied by dot products, 8 and more by tensor cores. kMatrices:
 // 2 computes the products of two matrices of the same shape, which share the rows of the batch. In:
 // ReadyRows, or NormedRows with dot products.
-template <TensorType kType, uint32_t kColumnsOf, uint32_t kMatricesOf, SegmentShape kShape, typename InOf>
+template <TensorType kType, uint32_t kColumnsOf, uint32_t kMatricesOf, SegmentShape kShape,
+          typename InOf = ReadyRows>
 struct SegmentProduct {
   using In = InOf;
   static constexpr ProductKind kKind = ProductKind::kSegments;

@@ -96,14 +96,13 @@ TEST_CASE("products of norms: every quantised type has the bits of a norm and a 
   }
 }
 
-TEST_CASE("products of norms: rows of any width, in blocks of as many warps as the segments need") {
+TEST_CASE("products of norms: rows of any width, and any number of tiles") {
   const TestStream stream;
   load_products();
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937 rng(static_cast<std::mt19937::result_type>(seed));
-  // A device of 4 multiprocessors has a block of 16 warps on each, two, and many small ones.
-  for (const uint32_t num_tiles : {3u, 7u, 9u}) {
+  for (const uint32_t num_tiles : {1u, 9u}) {
     for (const uint32_t columns : {32u, 576u, 1952u, kMostNormedColumns}) {
       for (const uint32_t num_rows : {1u, 2u}) {
         CAPTURE(num_tiles);
