@@ -31,6 +31,11 @@ struct integral_constant {
   constexpr operator T() const { return kValue; }
 };
 
+template <typename T, typename U>
+inline constexpr bool is_same_v = false;
+template <typename T>
+inline constexpr bool is_same_v<T, T> = true;
+
 using ::ceil;
 using ::fabs;
 using ::fma;
