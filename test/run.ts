@@ -110,8 +110,8 @@ function runTestFile(file: string, env: NodeJS.ProcessEnv, timeoutMs: number): P
   return run(['node', '--enable-source-maps', bundle], variables, timeoutMs);
 }
 
-async function testFile(file: string, timeoutMs = FILE_TIMEOUT_MS): Promise<void> {
-  const finished = await runTestFile(file, {}, timeoutMs);
+async function testFile(file: string): Promise<void> {
+  const finished = await runTestFile(file, {}, FILE_TIMEOUT_MS);
   tally.add(file, outcomeOfUvu(finished), finished);
 }
 
@@ -216,15 +216,12 @@ async function runArm64(files: readonly string[]): Promise<void> {
     '--test-case-exclude=with several nodes pages are provided*,packed weights lie in huge pages*',
   ];
   await inLanes([
-    ...files.map((file) => () => testFile(file, GATE_TIMEOUT_MS)),
+    ...files.map((name) => () => runGate({ name, command: undefined, env: {}, counts: {} })),
     ...(await cases(emulated('cpu-runner-tests', ...own))),
     ...(await cases(emulated('runner-tests', '--test-case=sandbox*'))),
     // Without the search for races: the emulator keeps a table of all pages that a program reserves, and it reserves terabytes.
     ...(await cases(emulated('cuda-runner-smoke'))),
-    async () => {
-      const finished = await run(exactness, {}, GATE_TIMEOUT_MS);
-      tally.add('exactness of random cases', outcomeOfProgram(finished), finished);
-    },
+    () => runGate({ name: 'exactness of random cases', command: exactness, env: {}, counts: { cases: 500 } }),
   ]);
 }
 
